@@ -33,7 +33,7 @@ from graphcollab.data.partition import shard_tasks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import local, meta_l2c
 from graphcollab.models import MODELS
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.train import RecordGraph
 
 ROUNDS, EVALUATE_EVERY, SEEDS, SHARDS, CLASSES_PER_NODE = 50, 10, 10, 20, 2
@@ -87,7 +87,9 @@ def main() -> None:
     dealt = args.shards, args.classes_per_node
     source_model = partial(build_model, args.model, source.input_shape, source.num_classes)
     target_model = partial(build_model, args.model, target.input_shape, target.num_classes)
-    mixer = Mixer.load(args.mixer) if args.mixer else Mixer.create(ParamSpec.from_module(source_model()))
+    mixer = (
+        MixingEncoder.load(args.mixer) if args.mixer else MixingEncoder.create(ParamSpec.from_module(source_model()))
+    )
     mixer.check(ParamSpec.from_module(target_model()))  # before any training: are the filters of one shape?
     settings: dict[str, Any] = {"evaluate_every": EVALUATE_EVERY, "compute": args.device, "rounds": args.rounds}
     scratch, path = partial(meta_l2c, lr=args.lr, mixer_lr=args.mixer_lr, drop_round=args.drop_round), args.mixer

@@ -32,7 +32,7 @@ from graphcollab.engine import SGD, Adam, Loss, as_objective, as_row_optimizer
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import cga, directed, ditto, dpsgd, fc, fedavg, fomo, ifca, l2c, local, meta_l2c
 from graphcollab.models import MLP
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.train import Callback, Checkpoint, Compute
 from tests.raising import raises
 
@@ -103,7 +103,7 @@ def edges(*pairs):
 
 def other_mixer(tmp_path):
     spec = ParamSpec.from_module(MLP(5, (6,), 3))
-    return Mixer.create(spec).save(tmp_path / "mixer.safetensors")
+    return MixingEncoder.create(spec).save(tmp_path / "mixer.safetensors")
 
 
 def corrupt_mixer(tmp_path):
@@ -435,7 +435,7 @@ def test_two_architectures_share_only_what_has_one_shape():
 def test_mixer_of_other_filters_names_the_layer(tmp_path):
     with raises("shape", "layer 'backbone.1'", "5", "6"):
         go(meta_l2c(pretrained=other_mixer(tmp_path)))
-    mixer = Mixer.create(ParamSpec.from_module(nn.Sequential(nn.Linear(4, 3))))
+    mixer = MixingEncoder.create(ParamSpec.from_module(nn.Sequential(nn.Linear(4, 3))))
     with raises("unknown", "layer 'backbone.1'", "'0'"):
         go(meta_l2c(pretrained=mixer))
 

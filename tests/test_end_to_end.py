@@ -21,7 +21,7 @@ from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.methods import dpsgd, fedavg, l2c, local, meta_l2c
 from graphcollab.models import MLP
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.train import Compute, RecordGraph
 from graphcollab.transforms import Ring
 from tests.raising import raises
@@ -262,7 +262,7 @@ def test_a_mixer_transfers(digits, tmp_path):
     method = meta_l2c(lr=0.05, pretrained=path, frozen=True, drop_round=None)
     transferred = run(method, second, module, rounds=15, evaluate_every=15)
     data = transferred.data
-    assert torch.equal(data.mixer.tensors["head/weight1"], Mixer.load(path).tensors["head/weight1"])
+    assert torch.equal(data.mixer.tensors["head/weight1"], MixingEncoder.load(path).tensors["head/weight1"])
     assert recovery_auc(data.edge_index, data.edge_weight, second.cluster) > 0.9
 
 

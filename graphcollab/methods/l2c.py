@@ -15,7 +15,7 @@ from graphcollab.components.weigh import ChannelAttention, LearnedLogits
 from graphcollab.engine import Adam, AdamW, RowOptimizer
 from graphcollab.methods.declare import Training, fit, method
 from graphcollab.methods.method import Method
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.nn.mixer_file import Own, Score
 from graphcollab.transforms import DropWeakest, WithSelfLoops
 
@@ -97,7 +97,7 @@ def meta_l2c(
     drop_fraction: Share | None = 0.9,
     drop_count: Count | None = None,
     variant: Variant = "consistent",
-    pretrained: Mixer | str | Path | None = None,
+    pretrained: MixingEncoder | str | Path | None = None,
     frozen: bool = False,
     part: str = "all",
     buffers: Buffers = "keep",

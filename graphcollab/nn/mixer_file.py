@@ -19,7 +19,7 @@ Own: TypeAlias = Literal["gate", "largest", "softmax"]
 
 
 class Form(TypedDict, total=False):
-    """What is computed with encoders; see `Mixer`."""
+    """What is computed with encoders; see `MixingEncoder`."""
 
     score: Score
     normalize: bool
@@ -57,8 +57,8 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
     if not path.is_file():
         raise MissingFileError(
             f"file {path}",
-            f"there is no mixer at {path}: train one and save it with Mixer.save, or take one of the package's by name "
-            f"({', '.join(map(repr, names))})",
+            f"there is no mixer at {path}: train one and save it with MixingEncoder.save, or take one of the package's "
+            f"by name ({', '.join(map(repr, names))})",
         )
     try:
         with safe_open(path, "pt") as file:

@@ -35,7 +35,7 @@ from graphcollab._base.files import PART, write_new, write_whole
 from graphcollab._base.findings import Finding
 from graphcollab.comm.relation import Relation
 from graphcollab.engine.stack import ParamSpec, Stacks
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.persistence.lock import LOCK, hold_folder
 
 MANIFEST, TENSORS = "manifest.json", r"tensors-[0-9a-f]{16}\.safetensors"
@@ -235,7 +235,7 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-_VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, Mixer, Finding)}
+_VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, MixingEncoder, Finding)}
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:

@@ -25,7 +25,7 @@ from graphcollab.components.weigh import CosineWeights, KeepWeights
 from graphcollab.data import Tasks
 from graphcollab.engine import SGD, AddNoise, Stacks
 from graphcollab.engine.backend import Backend
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.testing import Scene
 from graphcollab.train import Compute
 from graphcollab.transforms import WithSelfLoops
@@ -79,7 +79,7 @@ def tensors_of(value: object) -> Iterator[Tensor]:
         yield value
     for some in value.values() if isinstance(value, Mapping) else value if isinstance(value, tuple) else ():
         yield from tensors_of(some)
-    if isinstance(value, Stacks | Mixer):
+    if isinstance(value, Stacks | MixingEncoder):
         yield from tensors_of(value.tensors)
     if isinstance(value, Relation):
         yield from (value.edge_index, value.values)

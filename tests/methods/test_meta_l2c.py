@@ -8,7 +8,7 @@ import torch
 
 from graphcollab.engine import SGD, AdamW
 from graphcollab.methods import meta_l2c
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.testing import Scene
 from tests.methods import plain_attention
 from tests.raising import raises
@@ -108,6 +108,8 @@ def test_neighbors_in_a_ring_that_want_the_opposite_do_not_drift_apart(points, s
 
 
 def test_a_mixer_of_several_groups_is_not_one_to_begin_with():
-    mixer = Mixer.create(Scene.small().begin(meta_l2c())[0].x.specs[0]).for_groups(torch.tensor([0, 0, 1, 1, 1, 1]))
+    mixer = MixingEncoder.create(Scene.small().begin(meta_l2c())[0].x.specs[0]).for_groups(
+        torch.tensor([0, 0, 1, 1, 1, 1])
+    )
     with raises("mismatch", "pretrained"):
         Scene.small().begin(meta_l2c(pretrained=mixer))

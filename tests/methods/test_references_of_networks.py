@@ -18,7 +18,7 @@ from graphcollab.components import Judge
 from graphcollab.components.weigh import ClassifierSimilarity
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedproto, mapl, meta_l2c, pfedsim
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.testing import Scene
 from tests.methods import plain_attention
 from tests.methods.plain import Plain
@@ -197,7 +197,9 @@ def paper_weights(mixer, encoders, changes, heard, gate):
 
 def bounded_weights(mixer, encoders, changes, heard, gate):
     """Cosines of layers' codes of normalized changes, and a gate for the own model."""
-    form = Mixer(mixer.widths, encoders, None, "cosine", True, "gate", torch.tensor([gate], dtype=torch.float64))
+    form = MixingEncoder(
+        mixer.widths, encoders, None, "cosine", True, "gate", torch.tensor([gate], dtype=torch.float64)
+    )
     sparse = any(len(others) < len(changes) for others in heard)
     table = plain_attention.weights(form, torch.stack([flat(change) for change in changes]), SPEC, heard, sparse)
     return [{j: table[i, j] for j in sorted(heard[i])} for i in range(len(changes))]

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from tests.methods import plain_attention
 from tests.raising import raises
 
@@ -21,7 +21,7 @@ WIDTHS = '{"0": 9, "1": 2, "3": 4}'
 
 def in_file():
     """What a file holds of a mixer as it is drawn."""
-    return {**Mixer.create(SPEC).tensors, "gate": torch.zeros(())}
+    return {**MixingEncoder.create(SPEC).tensors, "gate": torch.zeros(())}
 
 
 FORM = {"score": "cosine", "normalize": True, "own": "gate"}
@@ -38,12 +38,12 @@ def written(form, tensors, path):
 @pytest.mark.parametrize("own", ["gate", "largest", "softmax"])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_save_and_load(tmp_path, bias, score, own, normalize):
-    mixer = Mixer.create(SPEC, bias=bias, seed=5, score=score, own=own, normalize=normalize)
+    mixer = MixingEncoder.create(SPEC, bias=bias, seed=5, score=score, own=own, normalize=normalize)
     learned = {"temperature": torch.tensor(0.25)}
     mixer = mixer.with_tensors({name: learned.get(name, tensor) for name, tensor in mixer.tensors.items()})
     if own == "gate":
         mixer = replace(mixer, gate=torch.tensor([-1.7], dtype=torch.float64))
-    again = Mixer.load(mixer.save(tmp_path / "deep" / "mixer.safetensors"))
+    again = MixingEncoder.load(mixer.save(tmp_path / "deep" / "mixer.safetensors"))
     assert (again.widths, again.score, again.normalize, again.own) == (mixer.widths, score, normalize, own)
     assert again.tensors.keys() == mixer.tensors.keys()
     assert again.gate is mixer.gate is None if own != "gate" else torch.equal(again.gate, mixer.gate)
@@ -56,7 +56,7 @@ def test_save_and_load(tmp_path, bias, score, own, normalize):
 def test_a_file_by_hand(tmp_path):
     tensors = in_file() | {"temperature": torch.tensor(0.25), "gate": torch.tensor(1.5)}
     written({}, tensors, tmp_path / "a")
-    mixer = Mixer.load(tmp_path / "a")
+    mixer = MixingEncoder.load(tmp_path / "a")
     assert (mixer.widths, mixer.group) == ({"0": 9, "1": 2, "3": 4}, None)
     assert mixer.form == {"score": "cosine", "normalize": True, "own": "gate"}
     assert (float(mixer.tensors["temperature"]), mixer.gate.tolist(), mixer.gate.dtype) == (0.25, [1.5], torch.float64)
@@ -65,7 +65,7 @@ def test_a_file_by_hand(tmp_path):
 
 def test_the_file_has_the_mode_of_any_other(tmp_path):
     (tmp_path / "other").write_text("")
-    saved = Mixer.create(SPEC).save(tmp_path / "mixer.safetensors")
+    saved = MixingEncoder.create(SPEC).save(tmp_path / "mixer.safetensors")
     assert saved.stat().st_mode == (tmp_path / "other").stat().st_mode
 
 
@@ -94,7 +94,7 @@ def _other(name, tensor):
 def test_load_names_the_tensor_that_does_not_fit(tmp_path, change, facts):
     written({}, change(in_file()), tmp_path / "a")
     with raises("damaged", f"file {tmp_path / 'a'}", *facts):
-        Mixer.load(tmp_path / "a")
+        MixingEncoder.load(tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -104,15 +104,15 @@ def test_load_names_the_tensor_that_does_not_fit(tmp_path, change, facts):
 def test_numbers_that_a_form_does_not_use_are_named(tmp_path, form, name):
     written(form, in_file(), tmp_path / "a")
     with raises("damaged", f"file {tmp_path / 'a'}", name):
-        Mixer.load(tmp_path / "a")
+        MixingEncoder.load(tmp_path / "a")
 
 
 def test_load_refuses_deep_json(tmp_path):
-    mixer = Mixer.create(SPEC)
+    mixer = MixingEncoder.create(SPEC)
     deep = "[" * 100_000 + "]" * 100_000
     save_file(dict(mixer.tensors), tmp_path / "a", {"format": "graphcollab-mixer-3", "widths": deep})
     with raises("damaged", f"file {tmp_path / 'a'}"):
-        Mixer.load(tmp_path / "a")
+        MixingEncoder.load(tmp_path / "a")
 
 
 @pytest.mark.parametrize("widths", ['{"0": Infinity}', '{"0": NaN}', '{"0": "a"}', '{"0": 1e400}', "[1]", "3"])
@@ -120,7 +120,7 @@ def test_load_refuses_widths(tmp_path, widths):
     metadata = {"format": "graphcollab-mixer-3", "widths": widths, "form": json.dumps(FORM)}
     save_file(in_file(), tmp_path / "a", metadata)
     with raises("damaged", f"file {tmp_path / 'a'}"):
-        Mixer.load(tmp_path / "a")
+        MixingEncoder.load(tmp_path / "a")
 
 
 @pytest.mark.parametrize(
@@ -144,14 +144,14 @@ def test_load_refuses_forms(tmp_path, form, fact):
     metadata = {"format": "graphcollab-mixer-3", "widths": WIDTHS} | ({} if form is None else {"form": form})
     save_file(in_file(), tmp_path / "a", metadata)
     with raises("damaged", f"file {tmp_path / 'a'}", fact):
-        Mixer.load(tmp_path / "a")
+        MixingEncoder.load(tmp_path / "a")
 
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_the_papers_form_after_saving(tmp_path, bias):
     """Inner products of raw changes, and a softmax in which the own model is one among others."""
-    made = Mixer.create(SPEC, bias=bias, seed=7, score="product", own="softmax", normalize=False)
-    mixer = Mixer.load(made.save(tmp_path / "a")).to(torch.float64)
+    made = MixingEncoder.create(SPEC, bias=bias, seed=7, score="product", own="softmax", normalize=False)
+    mixer = MixingEncoder.load(made.save(tmp_path / "a")).to(torch.float64)
     assert (mixer.score, mixer.normalize, mixer.own) == ("product", False, "softmax")
     change = torch.randn(3, SPEC.num_parameters, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     code = mixer.encode(change, SPEC)
@@ -173,17 +173,19 @@ def test_the_papers_form_after_saving(tmp_path, bias):
     ],
 )
 def test_formats_that_are_not_known_are_refused_by_name(tmp_path, name, code):
-    save_file(dict(Mixer.create(SPEC).tensors), tmp_path / "a", {"format": name, "widths": WIDTHS, "form": "{}"})
+    save_file(
+        dict(MixingEncoder.create(SPEC).tensors), tmp_path / "a", {"format": name, "widths": WIDTHS, "form": "{}"}
+    )
     with raises(code, f"file {tmp_path / 'a'}", "graphcollab-mixer-3", repr(name)):
-        Mixer.load(tmp_path / "a")
+        MixingEncoder.load(tmp_path / "a")
 
 
 def test_load_refuses(tmp_path):
     with raises("missing-file", f"file {tmp_path / 'none'}", kind=FileNotFoundError):
-        Mixer.load(tmp_path / "none")
+        MixingEncoder.load(tmp_path / "none")
     (tmp_path / "text").write_text("hello")
     with raises("format", f"file {tmp_path / 'text'}"):
-        Mixer.load(tmp_path / "text")
+        MixingEncoder.load(tmp_path / "text")
     save_file({"a": torch.zeros(1)}, tmp_path / "other")
     with raises("format", f"file {tmp_path / 'other'}"):
-        Mixer.load(tmp_path / "other")
+        MixingEncoder.load(tmp_path / "other")

@@ -8,7 +8,7 @@ import torch
 from graphcollab import join, run
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import meta_l2c
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.testing import Scene, differences
 from tests.methods import plain_attention
 from tests.raising import raises
@@ -20,9 +20,9 @@ NOBODY = torch.empty(2, 0, dtype=torch.int64)
 
 
 def two():
-    first, second = (Mixer.create(SPEC, seed=seed) for seed in (0, 1))
+    first, second = (MixingEncoder.create(SPEC, seed=seed) for seed in (0, 1))
     tensors = {f"{g}/{name}": tensor for g, one in enumerate((first, second)) for name, tensor in one.tensors.items()}
-    return first, second, Mixer(first.widths, tensors, torch.tensor([0, 1, -1, 0]))
+    return first, second, MixingEncoder(first.widths, tensors, torch.tensor([0, 1, -1, 0]))
 
 
 def test_every_node_is_encoded_by_its_own():
@@ -47,7 +47,7 @@ def test_parameters_go_there_and_back():
 
 
 def test_one_for_all_stays_one():
-    mixer = Mixer.create(SPEC, seed=0)
+    mixer = MixingEncoder.create(SPEC, seed=0)
     assert mixer.for_groups(torch.tensor([0, 0])) is mixer
     assert mixer.for_groups(torch.tensor([0, 0, -1])).num_groups == 1
     assert mixer.for_groups(torch.tensor([-1, -1])).num_groups == 1
@@ -62,7 +62,7 @@ def result():
 
 def test_whose_mixer_is_saved(result, tmp_path):
     for node, place in ((0, 0), ("node 2", 2)):
-        saved = Mixer.load(result.save_mixer(tmp_path / "mixer", node))
+        saved = MixingEncoder.load(result.save_mixer(tmp_path / "mixer", node))
         assert differences(dict(saved.tensors), dict(result.data.mixer.of(place).tensors)) == []
     with raises("ambiguous", "node"):
         result.save_mixer(tmp_path / "mixer")
@@ -75,7 +75,7 @@ def test_whose_mixer_is_saved(result, tmp_path):
 def test_a_mixer_of_one_part_needs_no_name(tmp_path):
     scene = Scene.small()
     one = run(meta_l2c(**QUICK), scene.tasks, list(scene.modules), PARTS[:, :2], rounds=1)
-    assert Mixer.load(one.save_mixer(tmp_path / "mixer")).num_parameters == one.data.mixer.num_parameters
+    assert MixingEncoder.load(one.save_mixer(tmp_path / "mixer")).num_parameters == one.data.mixer.num_parameters
 
 
 def test_newcomers_join_one_part(result):

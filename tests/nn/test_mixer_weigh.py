@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from tests.methods import plain_attention
 from tests.raising import raises
 
@@ -30,7 +30,7 @@ def normal(*shape, seed=0):
 
 def drawn(temperature=0.0, gate=-4.0, **form):
     """A mixer in double precision with these learned numbers, if its form has them."""
-    mixer = Mixer.create(SPEC, seed=1, **form).to(torch.float64)
+    mixer = MixingEncoder.create(SPEC, seed=1, **form).to(torch.float64)
     learned = {"temperature": numbers(temperature)[0]}
     mixer = mixer.with_tensors({name: learned.get(name, value) for name, value in mixer.tensors.items()})
     return replace(mixer, gate=None if mixer.gate is None else numbers(gate))
@@ -198,7 +198,7 @@ def test_a_layer_that_has_not_changed_tells_nothing_apart(bias, who):
     weight = weight.detach().view(3, 3)
     [first, *_] = mixer.widths
     only = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 4)))
-    alone = Mixer({first: mixer.widths[first]}, mixer.tensors, None, "cosine", True, "softmax")
+    alone = MixingEncoder({first: mixer.widths[first]}, mixer.tensors, None, "cosine", True, "softmax")
     cosine = alone.encode(change[:, :16], only)
     cosine = cosine @ cosine.T  # of the first layer
     if len(who) == 3:  # half the mean, whatever the second layer says to all
@@ -235,9 +235,9 @@ def test_weights_do_not_depend_on_the_length_of_codes():
     change = normal(3, 16)
     once = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 4)))
     twice = ParamSpec.from_module(nn.Sequential(nn.Linear(3, 4), nn.Linear(3, 4)))
-    mixer = Mixer.create(once, seed=1).to(torch.float64)
+    mixer = MixingEncoder.create(once, seed=1).to(torch.float64)
     tensors = {**mixer.tensors, **{n.replace("0/", "1/"): t for n, t in mixer.tensors.items()}}
-    both = Mixer({"0": 4, "1": 4}, tensors)
+    both = MixingEncoder({"0": 4, "1": 4}, tensors)
     one, two = mixer.encode(change, once), both.encode(change.repeat(1, 2), twice)
     torch.testing.assert_close(two @ two.T, one @ one.T)
 
@@ -261,4 +261,4 @@ def test_own_models_get_half_at_least_in_sparse_graphs(own, gate, expected):
 
 def test_a_form_that_does_not_exist_is_refused():
     with raises("format", "form", "'cosine'", "'scaled'", "'product'", "'cosin'"):
-        Mixer.create(SPEC, score="cosin")
+        MixingEncoder.create(SPEC, score="cosin")

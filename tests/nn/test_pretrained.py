@@ -9,7 +9,7 @@ from graphcollab import build_model, compare, load_dataset
 from graphcollab.data.partition import shard_tasks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import local, meta_l2c
-from graphcollab.nn import Mixer, mixer_cards
+from graphcollab.nn import MixingEncoder, mixer_cards
 from tests.raising import raises
 
 MODELS = {
@@ -22,7 +22,7 @@ MODELS = {
 def test_every_card_is_of_a_mixer_that_fits_its_model():
     assert mixer_cards().keys() == MODELS.keys()
     for name, card in mixer_cards().items():
-        Mixer.load(name).check(ParamSpec.from_module(MODELS[name]()))
+        MixingEncoder.load(name).check(ParamSpec.from_module(MODELS[name]()))
         assert f'pretrained="{name}"' in card
         assert f"examples/pretrain_mixers.py {name}" in card
         assert "minus local" in card
@@ -30,11 +30,11 @@ def test_every_card_is_of_a_mixer_that_fits_its_model():
 
 def test_a_file_of_the_same_name_comes_first(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    own = Mixer.create(ParamSpec.from_module(build_model("mlp", (5,), 2)))
+    own = MixingEncoder.create(ParamSpec.from_module(build_model("mlp", (5,), 2)))
     own.save(Path("digits"))
-    assert Mixer.load("digits").widths == own.widths
+    assert MixingEncoder.load("digits").widths == own.widths
     with raises("missing-file", "file clothes", "'digits'", "'fashion_mnist'", "'parkinsons'", kind=FileNotFoundError):
-        Mixer.load("clothes")
+        MixingEncoder.load("clothes")
 
 
 def test_a_mixer_helps_on_digits_that_it_has_not_seen():

@@ -17,7 +17,7 @@ from graphcollab import run
 from graphcollab._base.errors import FormatError
 from graphcollab.methods import meta_l2c
 from graphcollab.models import MLP
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.persistence import History, checkpoint, folder, load_checkpoint
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Checkpoint, Finding, RecordGraph
@@ -83,7 +83,7 @@ def test_round_trip(tmp_path):
     assert again.findings == history.findings
     assert told == about
     assert set(loaded.keys()) == set(data.keys())
-    assert isinstance(loaded.mixer, Mixer)
+    assert isinstance(loaded.mixer, MixingEncoder)
 
 
 def test_histories_without_the_newer_fields_can_be_read(tmp_path):
@@ -268,7 +268,7 @@ def test_bad_input_removes_nothing(played):
 def test_other_files(tmp_path):
     with raises("missing-file", f"folder {tmp_path / 'missing.safetensors'}", kind=FileNotFoundError):
         load_checkpoint(tmp_path / "missing.safetensors")
-    mixer = Mixer.create(Scene.small().begin(METHOD)[0].x.specs[0]).save(tmp_path / "mixer.safetensors")
+    mixer = MixingEncoder.create(Scene.small().begin(METHOD)[0].x.specs[0]).save(tmp_path / "mixer.safetensors")
     with raises("missing-file", f"folder {mixer}"):
         load_checkpoint(mixer)
 
@@ -283,7 +283,7 @@ class Harmful:
         return (open, (str(self.path), "w"))
 
 
-@pytest.mark.parametrize("load", [load_checkpoint, Mixer.load])
+@pytest.mark.parametrize("load", [load_checkpoint, MixingEncoder.load])
 def test_loading_executes_nothing(tmp_path, load):
     victim = tmp_path / "victim"
     for name, dump in (("pickle", pickle.dumps), ("torch", None)):
@@ -297,7 +297,7 @@ def test_loading_executes_nothing(tmp_path, load):
     assert not victim.exists()
 
 
-@pytest.mark.parametrize("module", [checkpoint, folder, inspect.getmodule(Mixer)])
+@pytest.mark.parametrize("module", [checkpoint, folder, inspect.getmodule(MixingEncoder)])
 def test_no_way_to_execute_is_even_imported(module):
     tree = ast.parse(inspect.getsource(module))
     imported = {alias.name.split(".")[0] for n in ast.walk(tree) if isinstance(n, ast.Import) for alias in n.names}

@@ -18,7 +18,7 @@ from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import ifca, l2c, local, meta_l2c
 from graphcollab.models import MLP
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.persistence import load_checkpoint
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Checkpoint, Compute, identity
@@ -80,7 +80,7 @@ OTHERS = {
     "metric": ({"tasks": lambda: replace(small(), metric=Metric.per_node("zero", True, lambda o, t: 0.0))}, "metric"),
     "edges": ({"graph": Ring()}, "edges"),
     "pretrained": (
-        {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=Mixer.create(SPEC, seed=9))},
+        {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=MixingEncoder.create(SPEC, seed=9))},
         "method.weigh.pretrained",
     ),
     "autocast": ({"compute": Compute(autocast=True)}, "autocast"),
@@ -271,7 +271,7 @@ def test_fewer_rounds_than_were_played_are_refused(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_a_later_phase_starts_from_the_same_mixer(tmp_path):
     def begin(seed):
-        mixer = Mixer.create(SPEC, seed=seed)
+        mixer = MixingEncoder.create(SPEC, seed=seed)
         method = Phases(local(epochs=1), 3, meta_l2c(epochs=1, pretrained=mixer.save(tmp_path / "mixer.safetensors")))
         return start(tmp_path / "run", method=method)
 
@@ -304,7 +304,7 @@ def test_tensors_that_came_later_are_noticed(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_phases_inside_phases(tmp_path):
     def begin(seed, rounds):
-        inner = Phases(local(epochs=1), 1, meta_l2c(epochs=1, pretrained=Mixer.create(SPEC, seed=seed)))
+        inner = Phases(local(epochs=1), 1, meta_l2c(epochs=1, pretrained=MixingEncoder.create(SPEC, seed=seed)))
         return start(tmp_path, rounds, method=Phases(inner, 2, local(epochs=1)))
 
     begin(0, 1)

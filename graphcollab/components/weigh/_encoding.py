@@ -12,7 +12,7 @@ from torch import Tensor
 from graphcollab.engine import Engine
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.standing import replayable
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Encoding:
     """The encoding of changes of ``nodes``, [k, P_part], in columns of ``spec``; the engine keeps what is replayed."""
 
     engine: Engine
-    mixer: Mixer
+    mixer: MixingEncoder
     change: Tensor
     spec: ParamSpec
     part: str
@@ -57,7 +57,9 @@ class Encoding:
         return _encode(self.mixer, self.spec, self.part, self.nodes, change, *params)
 
 
-def _encode(mixer: Mixer, spec: ParamSpec, part: str, nodes: Tensor | None, change: Tensor, *params: Tensor) -> Tensor:
+def _encode(
+    mixer: MixingEncoder, spec: ParamSpec, part: str, nodes: Tensor | None, change: Tensor, *params: Tensor
+) -> Tensor:
     own = mixer.with_tensors(dict(zip(mixer.tensors, params, strict=True)))
     return own.encode(change, spec, part, nodes)
 

@@ -23,10 +23,10 @@ from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher, WeighNew
 from graphcollab.components.weigh._encoding import Encoding
 from graphcollab.engine import AdamW, RowOptimizer
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from graphcollab.nn.functional import edge_products
-from graphcollab.nn.mixer import ODDS
 from graphcollab.nn.mixer_file import Form, Own, Score
+from graphcollab.nn.mixing_encoder import ODDS
 
 LARGEST = 3.0  # logarithm of a ratio of losses that counts
 FAST = 0.5  # by which log-odds move in a round at most, so that no single round opens or closes a gate
@@ -40,24 +40,24 @@ class ChannelAttention(Weigher):
     through the weights only. All nodes share the encoders (an all-reduce); where edges were given, every connected
     component has its own, all from the same start, which its nodes alone train, and its nodes must reach each other in
     both directions. Frozen encoders are the same everywhere. Nodes at rest (see `Exchange`) send nothing and weigh
-    nothing; a node without neighbors takes no part. See `meta_l2c` and `Mixer`.
+    nothing; a node without neighbors takes no part. See `meta_l2c` and `MixingEncoder`.
 
     Args:
         part: Part of the model that is compared.
         hidden: Hidden units of an encoder (the paper's 10).
         out: Numbers that encode a filter (the paper's 5).
-        bias: Give the encoders biases; the paper leaves this open, see `Mixer`.
+        bias: Give the encoders biases; the paper leaves this open, see `MixingEncoder`.
         optimizer: Update of the encoders. Default: AdamW, lr 0.01, weight decay 0.01, which is decoupled, so that its
             force does not depend on the gradient's, on K or on ``scale``. The paper's is Adam, lr 0.1, weight decay
             0.01 (coupled).
         scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
             coupled weight decay wins over the gradient and weights stay uniform. With decoupled decay it makes no
             difference to Adam. See docs/reproduction.md.
-        score: How alike two codes are; see `Mixer`.
+        score: How alike two codes are; see `MixingEncoder`.
         normalize: Divide a layer's change by its root mean square before it is encoded.
-        own: What the own model gets; see `Mixer`.
-        pretrained: A `Mixer`, its file, or the name of one that the package brings (`graphcollab.nn.mixer_cards`), such
-            as ``"digits"``, to start from; it brings its own sizes and form, and others than the defaults must not be
+        own: What the own model gets; see `MixingEncoder`.
+        pretrained: A `MixingEncoder`, its file, or the name of one that the package brings
+            (`graphcollab.nn.mixer_cards`), such as ``"digits"``, to start from; it brings its own sizes and form, and others than the defaults must not be
             given beside it.
         frozen: Use pretrained encoders as they are; nodes then need no validation samples.
 
@@ -71,7 +71,7 @@ class ChannelAttention(Weigher):
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
-        Field("mixer", "replicated", "encoders: a `Mixer`, of every component its own", "run"),
+        Field("mixer", "replicated", "encoders: a `MixingEncoder`, of every component its own", "run"),
         Field("mixer_*", "replicated", "the state of the encoders' optimizer"),
         Field("mixer_step", "scalar", "steps of the encoders so far"),
         ALONE,
@@ -90,14 +90,14 @@ class ChannelAttention(Weigher):
     score: Score = "cosine"
     normalize: bool = True
     own: Own = "gate"
-    pretrained: Mixer | str | Path | None = field(default=None, repr=False)
+    pretrained: MixingEncoder | str | Path | None = field(default=None, repr=False)
     frozen: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.frozen and self.pretrained is None:
             raise MissingError(
-                "pretrained", "frozen encoders must have been trained: give `pretrained`, a Mixer or its file"
+                "pretrained", "frozen encoders must have been trained: give `pretrained`, a MixingEncoder or its file"
             )
         if (mixer := self._pretrained()) is not None:
             self._take_form(mixer)
@@ -123,10 +123,10 @@ class ChannelAttention(Weigher):
     def given(self) -> Mapping[str, Tensor]:
         return {} if (mixer := self._pretrained()) is None else mixer.tensors
 
-    def _pretrained(self) -> Mixer | None:
-        return Mixer.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
+    def _pretrained(self) -> MixingEncoder | None:
+        return MixingEncoder.load(self.pretrained) if isinstance(self.pretrained, str | Path) else self.pretrained
 
-    def _take_form(self, mixer: Mixer) -> None:
+    def _take_form(self, mixer: MixingEncoder) -> None:
         for name, theirs in mixer.settings.items():
             given, usual = getattr(self, name), type(self).__dataclass_fields__[name].default
             if given not in (theirs, usual):
@@ -147,12 +147,13 @@ class ChannelAttention(Weigher):
         spec = data.x.specs[0]
         if (mixer := self._pretrained()) is None:
             form: Form = {"score": self.score, "normalize": self.normalize, "own": self.own}
-            mixer = Mixer.create(spec, self.part, self.hidden, self.out, self.bias, env.seed, **form)
+            mixer = MixingEncoder.create(spec, self.part, self.hidden, self.out, self.bias, env.seed, **form)
         else:
             mixer.check(spec, self.part)
             if mixer.group is not None:
                 raise MismatchError(
-                    "pretrained", "pretrained holds the encoders of several parts of a graph: give one, Mixer.of(node)"
+                    "pretrained",
+                    "pretrained holds the encoders of several parts of a graph: give one, MixingEncoder.of(node)",
                 )
         if mixer.own == "gate" and len(data.edge_index[0][data.edge_index[0] == data.edge_index[1]]) < data.num_nodes:
             raise DisconnectedError(
@@ -240,7 +241,7 @@ class ChannelAttention(Weigher):
         data.mixer_forces = torch.stack([pull, self.optimizer.weight_decay * size])
         return data
 
-    def _attend(self, mixer: Mixer, halo: Halo, code: Tensor, data: Data) -> Tensor:
+    def _attend(self, mixer: MixingEncoder, halo: Halo, code: Tensor, data: Data) -> Tensor:
         """Return the weights of all edges, [E]."""
         logit = edge_products(code[: data.x.num_nodes], code, halo.edge_index)
         # only the edges whose logits are known here: what is NaN would make the gate's gradient NaN
@@ -253,7 +254,7 @@ class ChannelAttention(Weigher):
         """Return how far every model is from the start, [k, P_part]."""
         return env.plane.change(data.x.part(self.part), data.x_init.part(self.part))
 
-    def _encoding(self, mixer: Mixer, data: Data, env: Env) -> tuple[Halo, Encoding]:
+    def _encoding(self, mixer: MixingEncoder, data: Data, env: Env) -> tuple[Halo, Encoding]:
         """Return the changes that travel, and their encoding where they arrive."""
         halo = env.plane.halo(self._change(data, env), data.edge_index)
         if not env.plane.complete:
@@ -276,7 +277,7 @@ def losses_of_groups(data: Data, group: Tensor, members: Tensor) -> Tensor:
     )
 
 
-def moved_gates(data: Data, group: Tensor, losses: Tensor, lr: float) -> tuple[Mixer, Tensor | None]:
+def moved_gates(data: Data, group: Tensor, losses: Tensor, lr: float) -> tuple[MixingEncoder, Tensor | None]:
     """Move gates by how mixed models compare with models that hear nobody.
 
     Given every node's group, [K], -1 of none, and what `losses_of_groups` found, [2, G], return the mixer, and who goes

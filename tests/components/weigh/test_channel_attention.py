@@ -16,7 +16,7 @@ from graphcollab.components.weigh import ChannelAttention
 from graphcollab.components.weigh.channel_attention import in_sparse
 from graphcollab.engine import SGD, Adam, AdamW, Stacks
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from tests.methods import plain_attention
 from tests.raising import raises
 
@@ -35,7 +35,7 @@ def normal(*shape, seed):
 
 def learned(**form):
     """A mixer whose temperature and gate have learned something."""
-    mixer = Mixer.create(SPEC, seed=9, **form)
+    mixer = MixingEncoder.create(SPEC, seed=9, **form)
     numbers = {"temperature": torch.tensor(0.08)}
     mixer = mixer.with_tensors({name: numbers.get(name, tensor) for name, tensor in mixer.tensors.items()})
     return mixer if mixer.gate is None else replace(mixer, gate=torch.tensor([-1.0], dtype=torch.float64))
@@ -161,7 +161,7 @@ def test_gates_by_hand():
 
 def test_gates_move_as_far_whatever_is_open_already_and_however_losses_are_counted():
     for gate, scale in ((-4.0, "sum"), (0.0, "sum"), (4.0, "mean")):
-        mixer = replace(Mixer.create(SPEC), gate=torch.tensor([gate], dtype=torch.float64))
+        mixer = replace(MixingEncoder.create(SPEC), gate=torch.tensor([gate], dtype=torch.float64))
         weigh = ChannelAttention(optimizer=AdamW(lr=0.02), pretrained=mixer, scale=scale)
         data = taught(weigh, two_nodes(weigh), [4.0, 1.0], [1.5, 0.5])
         assert data.mixer.gate.tolist() == pytest.approx([gate + 0.02 * math.log(5 / 2)])
@@ -258,7 +258,7 @@ def test_pretrained_and_frozen(tmp_path):
 
 
 def test_pretrained_encoders_bring_their_settings(tmp_path):
-    paper = Mixer.create(SPEC, hidden=6, out=3, bias=False, **PAPER)
+    paper = MixingEncoder.create(SPEC, hidden=6, out=3, bias=False, **PAPER)
     for source in (paper, paper.save(tmp_path / "paper.safetensors")):
         weigh = ChannelAttention(pretrained=source, frozen=True)
         found = {name: getattr(weigh, name) for name in ("hidden", "out", "bias", *PAPER)}
@@ -271,9 +271,9 @@ def test_pretrained_encoders_bring_their_settings(tmp_path):
         ):
             with raises("conflict", name, f"{name}={given!r}", f"{name}={theirs}"):
                 ChannelAttention(pretrained=source, **{name: given})
-    grouped = Mixer.create(SPEC, hidden=6).for_groups(torch.tensor([0, 1]))
+    grouped = MixingEncoder.create(SPEC, hidden=6).for_groups(torch.tensor([0, 1]))
     assert (grouped.settings["hidden"], grouped.settings["bias"]) == (6, True)
-    nobody = Mixer.create(SPEC, hidden=6).for_groups(torch.tensor([-1, -1]))
+    nobody = MixingEncoder.create(SPEC, hidden=6).for_groups(torch.tensor([-1, -1]))
     assert nobody.settings["hidden"] == 6
 
 
@@ -294,7 +294,7 @@ def test_refusals():
         ChannelAttention(scale="max")
     with raises("missing", "pretrained"):
         ChannelAttention(frozen=True)
-    other = ChannelAttention(pretrained=Mixer.create(ParamSpec.from_module(nn.Linear(5, 3))))
+    other = ChannelAttention(pretrained=MixingEncoder.create(ParamSpec.from_module(nn.Linear(5, 3))))
     with raises("shape", "layer 'model'", "3"):
         graph(torch.zeros(4, 9, dtype=torch.float64), other)
     for name, value in (("score", "tanh"), ("own", "none")):

@@ -1,4 +1,4 @@
-"""`Mixer`: meta-L2C's encoders and attention, as a value that can be saved, loaded and used elsewhere."""
+"""`MixingEncoder`: meta-L2C's encoders and attention, as a value that can be saved, loaded and used elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ODDS = (-6.0, 5.0)  # the lowest log-odds, at which a gate is closed, and the hi
 
 
 @dataclass(frozen=True)
-class Mixer(Movable):
+class MixingEncoder(Movable):
     r"""Encodes changes of models and weighs them: the same small network on every filter of a layer, then attention.
 
     From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 4 to 8:
@@ -64,7 +64,7 @@ class Mixer(Movable):
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
-        >>> mixer = Mixer.create(spec, seed=0)
+        >>> mixer = MixingEncoder.create(spec, seed=0)
         >>> mixer.encode(torch.zeros(7, 8), spec).shape
         torch.Size([7, 10])
     """
@@ -93,7 +93,7 @@ class Mixer(Movable):
         bias: bool = True,
         seed: int = 0,
         **form: Unpack[Form],
-    ) -> Mixer:
+    ) -> MixingEncoder:
         """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
         generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)
         widths, tensors = filter_widths(spec, part), {}
@@ -201,7 +201,7 @@ class Mixer(Movable):
         """Parameters of the encoders that a node uses."""
         return sum(tensor.numel() for tensor in self.tensors.values()) // self.num_groups + (self.gate is not None)
 
-    def for_groups(self, group: Tensor) -> Mixer:
+    def for_groups(self, group: Tensor) -> MixingEncoder:
         """Give every group [K] these encoders to start from; the mixer itself where all nodes are one group."""
         if not bool(group.any()):
             return self
@@ -209,7 +209,7 @@ class Mixer(Movable):
         tensors = {f"{g}/{n}": t for g in range(count) for n, t in self.tensors.items()}
         return replace(self, tensors=tensors, group=group, gate=None if self.gate is None else self.gate.repeat(count))
 
-    def of(self, node: int | None = None) -> Mixer:
+    def of(self, node: int | None = None) -> MixingEncoder:
         """Return the mixer that a node uses, or the only one; a ValueError if it is alone, or one of several."""
         if self.group is None:
             return self
@@ -224,12 +224,12 @@ class Mixer(Movable):
             )
         return self._of_group(int(self.group[node]))
 
-    def _of_group(self, group: int) -> Mixer:
+    def _of_group(self, group: int) -> MixingEncoder:
         prefix = f"{group}/"
         tensors = {n[len(prefix) :]: t for n, t in self.tensors.items() if n.startswith(prefix)}
         return replace(self, tensors=tensors, group=None, gate=None if self.gate is None else self.gate[group][None])
 
-    def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> Mixer:
+    def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> MixingEncoder:
         """Return the mixer of these nodes and of others who hear them: of every newcomer, that of those it hears.
 
         Arguments and errors are those of ``groups_of_newcomers``.
@@ -240,14 +240,14 @@ class Mixer(Movable):
             return replace(self, group=self.group.new_zeros(len(names)))
         return replace(self, group=groups_of_newcomers(self.group, edge_index, names))
 
-    def with_tensors(self, tensors: Mapping[str, Tensor]) -> Mixer:
+    def with_tensors(self, tensors: Mapping[str, Tensor]) -> MixingEncoder:
         """Return the mixer with other parameters."""
         return replace(self, tensors=dict(tensors))
 
-    def to(self, *args: object, **kwargs: object) -> Mixer:
+    def to(self, *args: object, **kwargs: object) -> MixingEncoder:
         return self.with_tensors({n: t.to(*args, **kwargs) for n, t in self.tensors.items()})  # type: ignore[call-overload]
 
-    def clone(self) -> Mixer:
+    def clone(self) -> MixingEncoder:
         """Copy the tensors, as ``Data.clone`` asks."""
         copied = self.with_tensors({n: t.clone() for n, t in self.tensors.items()})
         return copied if self.group is None else replace(copied, group=self.group.clone())
@@ -259,7 +259,7 @@ class Mixer(Movable):
         return write_mixer(path, self.widths, self.form, {**mixer.tensors, **gate})
 
     @classmethod
-    def load(cls, path: str | Path) -> Mixer:
+    def load(cls, path: str | Path) -> MixingEncoder:
         """Read a mixer from its file, or one that the package brings by name (`mixer_cards`); nothing is executed.
 
         Raises:
@@ -274,7 +274,7 @@ class Mixer(Movable):
 def attend(
     logit: Tensor, receiver: Tensor, own: Tensor, num_nodes: int, in_use: Tensor | None = None, level: bool = False
 ) -> Tensor:
-    """Return the softmax of logits over every receiver's edges, [E]; arguments are those of `Mixer.weigh`.
+    """Return the softmax of logits over every receiver's edges, [E]; arguments are those of `MixingEncoder.weigh`.
 
     With ``level`` every own model's logit is the largest of the others'. Who hears nobody keeps all weight.
     """

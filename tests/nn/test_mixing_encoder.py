@@ -6,7 +6,7 @@ from torch import nn
 
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP, fedavg_cnn
-from graphcollab.nn import Mixer
+from graphcollab.nn import MixingEncoder
 from tests.methods import plain_attention
 from tests.raising import raises
 
@@ -19,14 +19,14 @@ def normal(*shape, seed):
 
 def drawn(**form):
     """A mixer in double precision whose temperature has learned something: exp(0.4)."""
-    mixer = Mixer.create(SPEC, seed=3, **form).to(torch.float64)
+    mixer = MixingEncoder.create(SPEC, seed=3, **form).to(torch.float64)
     known = {"temperature": torch.tensor(0.04).double()} if "temperature" in mixer.tensors else {}
     return mixer.with_tensors({**mixer.tensors, **known})
 
 
 @pytest.mark.parametrize("bias", [False, True])
 def test_encoding_equals_the_networks_applied_filter_by_filter(bias):
-    mixer = Mixer.create(SPEC, hidden=10, out=5, bias=bias, seed=3, score="product", normalize=False)
+    mixer = MixingEncoder.create(SPEC, hidden=10, out=5, bias=bias, seed=3, score="product", normalize=False)
     changes = torch.randn(6, SPEC.num_parameters, generator=torch.Generator().manual_seed(0))
     codes = mixer.encode(changes, SPEC)
     assert codes.shape == (6, 5 * (3 + 3 + 4))
@@ -58,7 +58,7 @@ def test_inner_products_are_the_logits_of_plain_loops(score, normalize, bias):
 def test_encoders_are_shared_by_filters():
     """Putting a layer's filters in another order puts their codes in that order."""
     spec = ParamSpec.from_module(nn.Linear(3, 4))
-    mixer = Mixer.create(spec)
+    mixer = MixingEncoder.create(spec)
     order = torch.tensor([2, 0, 3, 1])
     weight, bias = torch.randn(1, 4, 3), torch.randn(1, 4)
     one = mixer.encode(torch.cat([weight.flatten(1), bias], 1), spec)
@@ -68,7 +68,7 @@ def test_encoders_are_shared_by_filters():
 
 def test_initial_parameters_depend_on_the_seed_only():
     before = torch.get_rng_state()
-    one, two, other = (Mixer.create(SPEC, seed=seed).tensors for seed in (1, 1, 2))
+    one, two, other = (MixingEncoder.create(SPEC, seed=seed).tensors for seed in (1, 1, 2))
     assert all(torch.equal(one[name], two[name]) for name in one)
     assert not torch.equal(one["0/weight1"], other["0/weight1"])
     assert torch.equal(before, torch.get_rng_state())
@@ -76,7 +76,7 @@ def test_initial_parameters_depend_on_the_seed_only():
 
 
 def test_another_number_of_filters_is_fine():
-    mixer = Mixer.create(ParamSpec.from_module(MLP(8, 16, 10)), part="head")
+    mixer = MixingEncoder.create(ParamSpec.from_module(MLP(8, 16, 10)), part="head")
     mixer.check(ParamSpec.from_module(MLP(8, 16, 3)), "head")
 
 
@@ -89,29 +89,29 @@ def test_another_number_of_filters_is_fine():
     ],
 )
 def test_other_architectures_are_refused_by_layer(module, wanted):
-    mixer = Mixer.create(ParamSpec.from_module(MLP(8, 16, 10)))
+    mixer = MixingEncoder.create(ParamSpec.from_module(MLP(8, 16, 10)))
     with raises(*wanted):
         mixer.check(ParamSpec.from_module(module))
 
 
 def test_layers_that_are_not_there_are_named():
-    mixer = Mixer.create(ParamSpec.from_module(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))))
+    mixer = MixingEncoder.create(ParamSpec.from_module(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))))
     with raises("mismatch", "mixer", "'1'"):
         mixer.check(ParamSpec.from_module(nn.Sequential(nn.Linear(2, 2))))
 
 
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
 def test_without_biases_a_model_that_has_not_changed_is_encoded_as_zero(score):
-    mixer = Mixer.create(SPEC, bias=False, score=score)
+    mixer = MixingEncoder.create(SPEC, bias=False, score=score)
     assert mixer.encode(torch.zeros(2, SPEC.num_parameters), SPEC).tolist() == [[0.0] * 50] * 2
 
 
 def test_there_is_a_temperature_with_cosines_and_a_gate_where_one_is_learned():
     for score in ("cosine", "scaled", "product"):
         for own in ("gate", "largest", "softmax"):
-            mixer = Mixer.create(SPEC, score=score, own=own)
+            mixer = MixingEncoder.create(SPEC, score=score, own=own)
             assert ("temperature" in mixer.tensors, mixer.gate is not None) == (score == "cosine", own == "gate")
-    start = Mixer.create(SPEC)
+    start = MixingEncoder.create(SPEC)
     assert (float(start.tensors["temperature"]), start.gate.tolist()) == (0.0, [-4.0])
-    paper = Mixer.create(SPEC, score="product", own="softmax")
+    paper = MixingEncoder.create(SPEC, score="product", own="softmax")
     assert all(torch.equal(start.tensors[name], tensor) for name, tensor in paper.tensors.items()), "one draw for all"
