@@ -1,8 +1,8 @@
 """Make the mixers that the package brings, `meta_l2c(pretrained="digits")`, and find out where they help.
 
 Each is what meta-L2C learns on some tasks (`save_mixer`). It is then applied, frozen, to tasks that it has not seen,
-and compared on ten partitions with training alone, with averaging, and with meta-L2C that learns a mixer anew. Mixer and
-card are written to --out:
+and compared on ten partitions with training alone, with averaging, and with meta-L2C that learns a mixer anew. Mixer
+and card are written to --out:
 
     pretrain_mixers.py digits
     pretrain_mixers.py fashion_mnist parkinsons --root DATA
