@@ -58,8 +58,10 @@ class ChannelAttention(Weigher):
         own: What the own model gets; see `MixingEncoder`.
         pretrained: A `MixingEncoder`, its file, or the name of one that the package brings
             (`graphcollab.nn.mixer_cards`), such as ``"digits"``, to start from; it brings its own sizes and form, and
-            others than the defaults must not be given beside it. frozen: Use pretrained encoders as they are; nodes
-            then need no validation samples. Shapes:
+            others than the defaults must not be given beside it.
+        frozen: Use pretrained encoders as they are; nodes then need no validation samples.
+
+    Shapes:
         Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the
         optimizer; writes ``edge_weight`` [E].
 
