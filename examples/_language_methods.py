@@ -51,8 +51,8 @@ class PublishedAlignment(GradientAlignment):
             )
             return (one * other).sum(1, dtype=torch.float64)
 
-        product = env.plane.tell(env.plane.at_data(rows, products), pairs[0], pairs[1]).cpu()
-        return product.masked_fill(~env.plane.known(pairs[1]), torch.nan)
+        product = env.plane.broadcast(env.plane.evaluate_at(rows, products), pairs[0], pairs[1]).cpu()
+        return product.masked_fill(~env.plane.is_local(pairs[1]), torch.nan)
 
 
 def contestants(args: Any) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:

@@ -29,7 +29,7 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab._base.files import write_whole
-from graphcollab.comm import one_voice, speaks
+from graphcollab.comm import is_main_process, only_main_process
 from graphcollab.components.weigh import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
 from graphcollab.data.partition import FIVE_PAIRS, label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.train import RecordGraph
@@ -46,7 +46,7 @@ METRICS = {
 SHOWN = "dac cosine weights"  # in pictures of a single method
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
@@ -86,7 +86,7 @@ def main() -> None:
     grids: dict[str, Any] = {"*": {"lr": LRS[args.shift]}, **{name: {"tau": TAUS} for name in makers if "dac" in name}}
     trials = len(LRS[args.shift]) * sum(len(TAUS) if "dac" in name else 1 for name in makers)
     graphs: dict[int, Any] = {}
-    with tqdm(total=trials * args.seeds * args.rounds, unit="round", disable=not speaks()) as bar:
+    with tqdm(total=trials * args.seeds * args.rounds, unit="round", disable=not is_main_process()) as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
             if result is not None:  # it is None where the trial failed

@@ -30,7 +30,7 @@ from _languages import draw_tasks, read_texts  # type: ignore
 
 from graphcollab import compare, report
 from graphcollab._base.files import write_whole
-from graphcollab.comm import one_voice, speaks
+from graphcollab.comm import is_main_process, only_main_process
 from graphcollab.comm.launch import launched
 from graphcollab.llm import build_lora
 from graphcollab.train import RecordGraph
@@ -69,7 +69,7 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     args = arguments()
     texts = read_texts(args.texts, args.root)
@@ -94,7 +94,7 @@ def main() -> None:
     play["compute"] = args.device
     model = partial(build_lora, base, rank=args.rank)
     found = compare(chosen, draw, model, range(args.seeds), grids, **play)
-    if not speaks():
+    if not is_main_process():
         return  # graphs are recorded, and told, by the first process
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(found, "local", arguments=vars(args)).encode()))

@@ -18,11 +18,11 @@ import argparse
 from _answers import answer, asked, options, split  # type: ignore
 
 from graphcollab import benefit, build_model, load_dataset
-from graphcollab.comm import one_voice
+from graphcollab.comm import only_main_process
 from graphcollab.data import Tasks
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument

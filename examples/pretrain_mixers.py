@@ -29,7 +29,7 @@ from _device import add_device  # type: ignore
 from graphcollab import Tasks, build_model, compare, load_dataset, report, run
 from graphcollab._base.files import write_whole
 from graphcollab._base.keyed import keyed_order
-from graphcollab.comm import one_voice
+from graphcollab.comm import only_main_process
 from graphcollab.data.partition import shard_tasks
 from graphcollab.methods import fedavg, local, meta_l2c
 
@@ -117,7 +117,7 @@ def parkinsons(root: str | None) -> Recipe:
 RECIPES = {"digits": digits, "fashion_mnist": fashion_mnist, "parkinsons": parkinsons}
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument

@@ -32,7 +32,7 @@ from tqdm import tqdm
 from graphcollab import build_model, compare, load_dataset, methods, report
 from graphcollab._base.files import write_whole
 from graphcollab.analysis.metrics import server_graph
-from graphcollab.comm import one_voice, speaks
+from graphcollab.comm import is_main_process, only_main_process
 from graphcollab.data.datasets import join_datasets
 from graphcollab.data.partition import disjoint_classes, permuted_labels
 from graphcollab.models import MODELS
@@ -102,7 +102,7 @@ def contestants(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     return chosen, {"*": {"lr": args.lrs}, **{name: grid for name, grid in grids.items() if name in chosen}}
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
@@ -119,7 +119,7 @@ def main() -> None:
     checkpoint = args.checkpoint and Checkpoint(args.checkpoint, args.evaluate_every)
     play |= {"budget": "rounds", "checkpoint": checkpoint}
     play["callbacks"] = [RecordGraph(range(args.evaluate_every, args.rounds + 1, args.evaluate_every))]
-    with tqdm(total=runs * args.seeds * args.rounds, unit="round", disable=not speaks()) as bar:
+    with tqdm(total=runs * args.seeds * args.rounds, unit="round", disable=not is_main_process()) as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
             if result is not None:  # it is None where the trial failed

@@ -28,7 +28,7 @@ from tqdm import tqdm
 from graphcollab import compare, load_dataset, methods, report
 from graphcollab._base.files import write_whole
 from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
-from graphcollab.comm import one_voice, speaks
+from graphcollab.comm import is_main_process, only_main_process
 from graphcollab.components.exchange import NoExchange
 from graphcollab.components.weigh import ClassifierSimilarity, NoWeights
 from graphcollab.data.partition import class_clusters
@@ -73,7 +73,7 @@ def make(name: str, args: argparse.Namespace) -> Any:
     return method.replace(local=replace(method.local, batch_size=args.batch_size, optimizer=optimizer, views=views))
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
@@ -88,7 +88,7 @@ def main() -> None:
 
     learned: list[Any] = []
     shown = sorted({args.warmup, (3 * args.warmup + args.rounds) // 4, args.rounds} - {0})
-    with tqdm(total=len(args.methods) * args.seeds, unit="run", disable=not speaks()) as bar:
+    with tqdm(total=len(args.methods) * args.seeds, unit="run", disable=not is_main_process()) as bar:
 
         def keep(trial: Any, result: Any, number: int, total: int) -> None:
             learned.extend([result] if trial.method == "mapl" and not trial.failure else [])

@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, report
 from graphcollab._base.files import write_whole
-from graphcollab.comm import one_voice, speaks
+from graphcollab.comm import is_main_process, only_main_process
 from graphcollab.data.datasets import DATASETS
 from graphcollab.data.partition import shard_tasks
 from graphcollab.methods import dpsgd, fedavg, l2c, local, meta_l2c
@@ -81,7 +81,7 @@ def arguments() -> argparse.Namespace:
     return args
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
@@ -95,7 +95,7 @@ def main() -> None:
     grids = {} if args.paper else GRIDS
     runs = sum(math.prod(map(len, {**grids.get("*", {}), **grids.get(name, {})}.values())) for name in methods)
     print(f"{data}: {args.nodes} nodes with {args.classes_per_node} classes each")
-    with tqdm(total=runs * args.seeds * args.rounds, unit="round", disable=not speaks()) as bar:
+    with tqdm(total=runs * args.seeds * args.rounds, unit="round", disable=not is_main_process()) as bar:
         comparison = compare(
             methods,
             lambda seed: shard_tasks(data, shards, args.classes_per_node, seed, shard_size=args.shard_size),

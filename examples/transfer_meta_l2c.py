@@ -27,7 +27,7 @@ from graphcollab import build_model, compare, load_dataset, report, run
 from graphcollab._base.files import write_whole
 from graphcollab._base.keyed import keyed_order
 from graphcollab.analysis import Comparison
-from graphcollab.comm import one_voice, speaks
+from graphcollab.comm import is_main_process, only_main_process
 from graphcollab.data.datasets import LabeledArrays
 from graphcollab.data.partition import shard_tasks
 from graphcollab.engine.stack import ParamSpec
@@ -77,7 +77,7 @@ def split_classes(data: LabeledArrays, seed: int, split: bool) -> tuple[list[int
     return sorted(order[:cut]), sorted(order[cut:])
 
 
-@one_voice()
+@only_main_process()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
@@ -95,7 +95,7 @@ def main() -> None:
     scratch, path = partial(meta_l2c, lr=args.lr, mixer_lr=args.mixer_lr, drop_round=args.drop_round), args.mixer
     print(f"source {source}, target {target}")
     parts = []
-    for seed in tqdm(range(args.seeds), unit="partition", disable=not speaks()):
+    for seed in tqdm(range(args.seeds), unit="partition", disable=not is_main_process()):
         taught, asked = split_classes(target, seed, args.split)
         if not args.mixer and (args.split or path is None):
             classes = taught if args.split else None

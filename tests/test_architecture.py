@@ -353,9 +353,9 @@ def test_datasets_folder_is_not_importable():
         (seeds_globally, "graphcollab/engine/stack.py", "import torch\ntorch.manual_seed(0)", 1),
         (seeds_globally, "graphcollab/engine/stack.py", "import torch\nwith torch.random.fork_rng():\n    pass", 1),
         (seeds_globally, "graphcollab/comm/relation.py", "import torch\ntorch.default_generator.manual_seed(0)", 1),
-        (knows_transport, "graphcollab/components/weigh/peer_weights.py", "env.plane.transport.reduce(x)", 1),
-        (knows_transport, "graphcollab/testing/planes.py", "plane.transport.reduce(x)", 0),
-        (knows_transport, "graphcollab/components/weigh/peer_weights.py", "env.plane.reduce(x)", 0),
+        (knows_transport, "graphcollab/components/weigh/peer_weights.py", "env.plane.transport.all_reduce(x)", 1),
+        (knows_transport, "graphcollab/testing/planes.py", "plane.transport.all_reduce(x)", 0),
+        (knows_transport, "graphcollab/components/weigh/peer_weights.py", "env.plane.all_reduce(x)", 0),
         (
             passes_by_plane,
             "graphcollab/components/weigh/peer_weights.py",

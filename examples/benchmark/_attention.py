@@ -78,7 +78,7 @@ def attention(weigh: ChannelAttention, data: Data, env: Env) -> dict[str, Tensor
             logit = logit.masked_fill(data.edge_index[0] == receiver, 0)
             parts.append(scatter(logit, receiver, dim_size=data.num_nodes))
     total, norm = torch.stack(parts).sum(0), code[: data.x.num_nodes].norm(dim=1).cpu()
-    found = {"code_norm": env.plane.here(norm, data.num_nodes)}
+    found = {"code_norm": env.plane.from_local(norm, data.num_nodes)}
     found |= {f"layer_share/{name}": part / total for name, part in zip(layers, parts, strict=True)}
     found = {name: env.plane.publish(value.cpu().double()) for name, value in found.items()}
     if "mixer_forces" in data:

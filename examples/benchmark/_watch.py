@@ -52,7 +52,7 @@ class WatchMerging(Callback):
     def _validate(self, data: Data, env: Env, when: str) -> None:
         if not bool(data.trains.any()):
             return
-        nodes = env.plane.at_home(data.trains.nonzero().flatten())
+        nodes = env.plane.local(data.trains.nonzero().flatten())
         found = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))
         for what, value in zip(("loss", "metric"), found, strict=True):
             name = f"val_{what}_{when}"
@@ -150,7 +150,7 @@ class ProbeSimilarity(Callback):
         pairs = torch.cartesian_prod(everyone, everyone).T.flip(0)
         pairs = pairs[:, pairs[0] != pairs[1]]
         scores = self.metric.scores(data, env, pairs).cpu()
-        self.found = pairs.cpu(), env.plane.tell(scores, pairs[1].cpu())
+        self.found = pairs.cpu(), env.plane.broadcast(scores, pairs[1].cpu())
 
     def on_round(self, data: Data, history: History) -> None:
         if self.found is not None:

@@ -73,8 +73,8 @@ def controlled(count: int) -> dict[str, float]:
     weights = torch.rand(len(receiver))
     verbs: dict[str, Callable[[], object]] = {
         "a word": transport.status,
-        "told by all nodes": lambda: transport.gather(transport.mine(values)),
-        "told of all edges": lambda: transport.tell(weights, receiver),
+        "told by all nodes": lambda: transport.all_gather_nodes(transport.local_values(values)),
+        "told of all edges": lambda: transport.broadcast(weights, receiver),
     }
     found = {}
     for name, verb in verbs.items():

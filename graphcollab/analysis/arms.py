@@ -173,7 +173,7 @@ class Outside(Callback):
             values = [score_all(env.engine, some, split, self.measured.metrics)[1] for split in self.measured.splits]
             return torch.stack(values).movedim(-1, 0).double()  # [r, H, M]
 
-        scores = env.plane.at_data(rows, scored, to="public")
+        scores = env.plane.evaluate_at(rows, scored, to="public")
         for m, names in enumerate(self.measured.columns):
             for h, name in enumerate(names):
                 whole = torch.full((env.engine.tasks.num_nodes,), torch.nan, dtype=torch.float64)

@@ -30,7 +30,7 @@ from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, refuse_m
 from graphcollab.analysis.outcome import Benefit
 from graphcollab.analysis.processes import map_in_processes, progress_bar
 from graphcollab.analysis.resplit import HALVES, halve_tests, resplit
-from graphcollab.comm import agreed, speaks
+from graphcollab.comm import is_main_process, raise_on_all
 from graphcollab.data import Tasks
 from graphcollab.methods import meta_l2c
 from graphcollab.train.settings import Computing
@@ -48,7 +48,7 @@ Methods = Annotated[
 
 
 @checked
-@agreed()
+@raise_on_all()
 def benefit(
     tasks: Dealt,
     model: Models,
@@ -166,7 +166,7 @@ def benefit(
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), "compute": compute}
     experiment = Experiment(layout, models, methods, points, work, lrs, measured, settings, baseline)
     each = len(models) * (len(lrs) + sum(map(len, points.values())))
-    with progress_bar(repeats * each, "run", progress and speaks()) as shown:
+    with progress_bar(repeats * each, "run", progress and is_main_process()) as shown:
         played = list(_play(experiment, [(split, seed + r) for r, split in enumerate(dealt)], n_jobs, shown, each))
     told = f"{rounds} round{'s' * (rounds > 1)} of {epochs} epoch{'s' * (epochs > 1)} on each of {repeats} splits"
     found = [_benefit(dealt, experiment, played, told, level / len(every), m) for m in range(len(every))]

@@ -22,7 +22,7 @@ from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.processes import play_in_processes
 from graphcollab.analysis.trial import Trial
 from graphcollab.analysis.trials import MODEL, Contestant, Trials
-from graphcollab.comm import agreed
+from graphcollab.comm import raise_on_all
 from graphcollab.data import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
@@ -168,7 +168,7 @@ def compare(
             elif result is not None:
                 kept[trial.method, points[trial.method].index(dict(trial.setting))] = result
             if on_trial is not None:
-                with agreed():
+                with raise_on_all():
                     on_trial(trial, result, len(trials), total)
     if not kept:
         raise next(iter(failures.values()))

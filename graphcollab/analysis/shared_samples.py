@@ -49,9 +49,9 @@ def identify_samples(tasks: Tasks) -> Samples:
     """
     plane = plane_of(tasks)
     own = _of_own(tasks if plane.alone else tasks.select(plane.own))
-    parts = plane.everyone(own[:4] if plane.private else own)
+    parts = plane.all_gather_object(own[:4] if plane.cross_silo else own)
     used, there, train, test = (sum(part[k] for part in parts) for k in range(4))
-    nodes, every = ([part[k] for part in ([own] if plane.private else parts)] for k in (4, 5))
+    nodes, every = ([part[k] for part in ([own] if plane.cross_silo else parts)] for k in (4, 5))
     return Samples(train, test, used / max(there, 1), *(fingerprint(one) for one in (nodes, every)))
 
 

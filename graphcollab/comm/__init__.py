@@ -6,11 +6,11 @@ from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.comm.launch import (
-        agreed as agreed,
         deal as deal,
+        is_main_process as is_main_process,
         meeting as meeting,
-        one_voice as one_voice,
-        speaks as speaks,
+        only_main_process as only_main_process,
+        raise_on_all as raise_on_all,
     )
     from graphcollab.comm.meeting import ProcessLostError as ProcessLostError
     from graphcollab.comm.plane import Plane as Plane

@@ -55,7 +55,7 @@ class Arrivals:
 
     def __init__(self, transport: Transport, own: Tensor) -> None:
         self.transport, self.own = transport, own
-        self.alone = transport.here(own) is None
+        self.alone = transport.local_mask(own) is None
         self.refused: dict[int, str] = {}
         self.forget()
 
@@ -79,7 +79,7 @@ class Arrivals:
             self._changes[key] = change, new, old
         return change
 
-    def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
+    def prefetch(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
         """Fetch several kinds of rows, [k, P] each, along the same edges [2, E] in one meeting."""
         if self.alone:
             return
@@ -103,7 +103,7 @@ class Arrivals:
         if not kept:
             return nodes, self._checked(rows, nodes, self.transport.fetch(rows, self.own, edge_index))
         if _place(rows) not in self._heard:
-            self.bring(edge_index, lambda: [rows])
+            self.prefetch(edge_index, lambda: [rows])
         heard = self._heard[_place(rows)]
         if heard.edge_index is not edge_index:
             more = self.transport.missing(edge_index, heard.edge_index)
@@ -144,14 +144,14 @@ class Arrivals:
             return models
         tensors, members = [], []
         for tensor, known in zip(models.tensors, models.members, strict=True):
-            every, found = self.transport.spread(beside(known, tensor), tensor)
+            every, found = self.transport.all_gather_models(beside(known, tensor), tensor)
             tensors.append(found[every.argsort()])
             members.append(every.sort().values.cpu())
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def refuse(self, nodes: Tensor) -> None:
         """Let nodes whose models are implausible count as away here in this round."""
-        why = f"sent {self.transport.called} values that are not finite or too large for a model"
+        why = f"sent {self.transport.party} values that are not finite or too large for a model"
         self.refused.update({node: why for node in nodes.tolist() if node not in self.refused})
 
     def is_refused(self, nodes: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class Arrivals:
 
     def _checked(self, own: Tensor, nodes: Tensor, others: Tensor) -> Tensor:
         """Return rows of others, [r, P], with 0 for those that can be no models, whose nodes are refused."""
-        if not self.transport.private or not len(nodes):
+        if not self.transport.cross_silo or not len(nodes):
             return others
         there = self.transport.there(int(nodes.max()) + 1)
         bad = ~plausible(others, own)
@@ -172,9 +172,9 @@ class Arrivals:
 
     def _remote(self, edge_index: Tensor) -> Tensor:
         """Return the nodes of others that owned receivers hear, ascending, [r]."""
-        here = self.transport.here(edge_index[1])
+        here = self.transport.local_mask(edge_index[1])
         heard = edge_index[0, here].unique()
-        known = self.transport.here(heard)
+        known = self.transport.local_mask(heard)
         return heard[:0] if known is None else heard[~known]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphcollab._base.device import beside
 from graphcollab.comm.relation import Relation
-from graphcollab.comm.transport import Transport, agreed
+from graphcollab.comm.transport import Transport, raise_on_all
 from graphcollab.engine.stack import Stacks
 
 __all__ = ["ControlPlane"]
@@ -28,16 +28,17 @@ class ControlPlane:
         self.count, self.kind = count, kind
         self.transport = transport or Transport()
         self.own = self.transport.own(count)
-        self.mine, self.tell, self.reduce = self.transport.mine, self.transport.tell, self.transport.reduce
-        self.everyone, self.where = self.transport.everyone, self.transport.where
+        self.local_values, self.broadcast = self.transport.local_values, self.transport.broadcast
+        self.all_reduce, self.all_reduce_disjoint = self.transport.all_reduce, self.transport.all_reduce_disjoint
+        self.all_gather_object, self.where = self.transport.all_gather_object, self.transport.where
         self.begin, self.play, self.commit = self.transport.begin, self.transport.play, self.transport.commit
-        self.private, self.called = self.transport.private, self.transport.called
-        self.speaks, self.fill_in = self.transport.speaks, self.transport.fill_in
+        self.cross_silo, self.party = self.transport.cross_silo, self.transport.party
+        self.is_main = self.transport.is_main
 
     @property
     def alone(self) -> bool:
         """Whether all nodes are owned."""
-        return self.transport.here(self.own) is None
+        return self.transport.local_mask(self.own) is None
 
     @property
     def there(self) -> Tensor:
@@ -50,21 +51,21 @@ class ControlPlane:
         """Whether all nodes are there."""
         return self.transport.there(self.count) is None
 
-    def agreed(self) -> AbstractContextManager[None]:
+    def raise_on_all(self) -> AbstractContextManager[None]:
         """Let what fails in one process fail in all of them, with the same error."""
-        return agreed(self.transport)
+        return raise_on_all(self.transport)
 
-    def at_home(self, nodes: Tensor) -> Tensor:
+    def local(self, nodes: Tensor) -> Tensor:
         """Return those of some nodes that are owned, in their order."""
-        here = self.transport.here(nodes)
+        here = self.transport.local_mask(nodes)
         return nodes if here is None else nodes[here]
 
-    def known(self, nodes: Tensor) -> Tensor:
+    def is_local(self, nodes: Tensor) -> Tensor:
         """Tell which of some nodes are owned, a mask of their shape."""
-        here = self.transport.here(nodes)
+        here = self.transport.local_mask(nodes)
         return torch.ones_like(nodes, dtype=torch.bool) if here is None else here
 
-    def here(self, values: Tensor, count: int) -> Tensor:
+    def from_local(self, values: Tensor, count: int) -> Tensor:
         """Return values of owned nodes, [k, ...], as one of the control plane, [K, ...]: NaN for others."""
         if self.alone:
             return values
@@ -79,12 +80,12 @@ class ControlPlane:
         for stack in range(len(models.specs)):
             yield stack, (self.kind[nodes] == stack).nonzero().flatten()
 
-    def gather(self, values: Tensor) -> Tensor:
+    def all_gather_nodes(self, values: Tensor) -> Tensor:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]."""
-        (found,) = self.transport.gather(values)
+        (found,) = self.transport.all_gather_nodes(values)
         return found
 
-    def part(self, values: Tensor) -> Tensor:
+    def zero_remote(self, values: Tensor) -> Tensor:
         """Return values [K, ...] with 0 at nodes that are not owned, so that the sum over processes has all of them."""
         if self.alone:
             return values
@@ -92,54 +93,54 @@ class ControlPlane:
 
     def publish(self, values: Tensor) -> Tensor:
         """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
-        return self.gather(self.mine(values))
+        return self.all_gather_nodes(self.local_values(values))
 
     def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
         """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...].
 
         Everybody is told them, so they are neither models (``whole``) nor samples.
         """
-        if self.transport.here(nodes) is None:
+        if self.transport.local_mask(nodes) is None:
             return values
-        every, found = self.transport.concat(beside(own, values), values)
+        every, found = self.transport.all_gather(beside(own, values), values)
         place = torch.empty(self.count, dtype=torch.int64).index_copy(0, every.cpu(), torch.arange(len(every)))
         return found[beside(place[nodes], found)]
 
-    def together(self, relation: Relation) -> Relation:
+    def merge_edges(self, relation: Relation) -> Relation:
         """Return the edges that processes have found for their receivers, put together; values of others' are NaN."""
-        if self.transport.here(relation.edge_index[1]) is None:
+        if self.transport.local_mask(relation.edge_index[1]) is None:
             return relation
-        _, pairs = self.transport.concat(relation.edge_index[1], relation.edge_index.T.contiguous())
+        _, pairs = self.transport.all_gather(relation.edge_index[1], relation.edge_index.T.contiguous())
         own, every = relation.in_order(), replace(relation, edge_index=pairs.T, values=pairs).in_order()
         values = own.values.new_full((len(pairs),), torch.nan if own.values.is_floating_point() else 0)
-        return replace(every, values=values.masked_scatter(self.known(every.edge_index[1]), own.values))
+        return replace(every, values=values.masked_scatter(self.is_local(every.edge_index[1]), own.values))
 
-    def one_after_the_other(self, relation: Relation) -> Relation:
+    def concat_edges(self, relation: Relation) -> Relation:
         """Return the edges that processes have found for their own receivers, in the order in which each has them."""
-        if self.transport.here(relation.edge_index[1]) is None:
+        if self.transport.local_mask(relation.edge_index[1]) is None:
             return relation
-        receiver, sender, values = self.transport.concat(*relation.edge_index.flip(0), relation.values)
+        receiver, sender, values = self.transport.all_gather(*relation.edge_index.flip(0), relation.values)
         return replace(relation, edge_index=torch.stack([sender, receiver]), values=values)
 
-    def told_by(self, relation: Relation, edge_index: Tensor) -> Relation:
+    def neighbor_all_gather(self, relation: Relation, edge_index: Tensor) -> Relation:
         """Return what nodes here tell, and what those tell that they hear, given what each process's own nodes do."""
-        if self.transport.here(edge_index[1]) is None:
+        if self.transport.local_mask(edge_index[1]) is None:
             return relation
         sender, receiver = relation.edge_index
-        knows, of, values = self.transport.pass_on(receiver, edge_index, sender, relation.values)
+        knows, of, values = self.transport.neighbor_all_gather(receiver, edge_index, sender, relation.values)
         both = torch.cat([relation.edge_index, torch.stack([of, knows])], 1)
         return replace(relation, edge_index=both, values=torch.cat([relation.values, values])).in_order()
 
-    def texts(self, texts: Mapping[int, str]) -> dict[int, str]:
+    def gather_texts(self, texts: Mapping[int, str]) -> dict[int, str]:
         """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
         if self.alone:
             return dict(texts)
         letters = [(node, letter) for node, text in texts.items() for letter in text.encode()]
         owner, letter = torch.tensor(letters, dtype=torch.int64).view(-1, 2).unbind(1)
-        owner, letter = self.transport.concat(owner, letter.to(torch.uint8))
+        owner, letter = self.transport.all_gather(owner, letter.to(torch.uint8))
         found = {node: bytes(letter[owner == node].tolist()) for node in owner.unique().tolist()}
         return {node: text.decode(errors="replace") for node, text in found.items()}
 
-    def scored(self, values: Tensor) -> Tensor:
+    def gather_scores(self, values: Tensor) -> Tensor:
         """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""
-        return values if self.alone else self.gather(values.movedim(-1, 0).contiguous()).movedim(0, -1)
+        return values if self.alone else self.all_gather_nodes(values.movedim(-1, 0).contiguous()).movedim(0, -1)

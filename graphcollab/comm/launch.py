@@ -30,7 +30,7 @@ class Company(Protocol):
     def status(self, error: Exception | None = None) -> None:
         """Say that this process goes on, or what has failed in it."""
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         """Return the plain values that all have to tell."""
 
     def join(self, names: Sequence[str], owner: Tensor) -> Transport:
@@ -69,7 +69,7 @@ def launched() -> bool:
     return all(name in os.environ for name in LAUNCHED) and int(os.environ["WORLD_SIZE"]) > 1
 
 
-def speaks() -> bool:
+def is_main_process() -> bool:
     """Tell whether this is the first process, or the only one: the one to print, to draw and to write files."""
     if not launched() or _COMPANY.get() is not None:
         return True
@@ -77,15 +77,15 @@ def speaks() -> bool:
 
 
 @contextlib.contextmanager
-def one_voice() -> Iterator[None]:
+def only_main_process() -> Iterator[None]:
     """Let the first process alone print, warn, and write files by this package's functions; as a decorator, too.
 
     Example:
-        >>> with one_voice():
+        >>> with only_main_process():
         ...     print("said once")
         said once
     """
-    if speaks():
+    if is_main_process():
         yield
         return
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere), own_filter("ignore"), unwritten():
@@ -93,18 +93,18 @@ def one_voice() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def agreed() -> Iterator[None]:
+def raise_on_all() -> Iterator[None]:
     """Let what fails in one process outside of a run, such as making tasks, fail in all of them, with the same error.
 
     Example:
-        >>> with agreed():
+        >>> with raise_on_all():
         ...     print("alone there is nobody to tell")
         alone there is nobody to tell
     """
     if not launched():
         yield
         return
-    with transport.agreed(meeting()):
+    with transport.raise_on_all(meeting()):
         yield
 
 
@@ -112,7 +112,7 @@ def meeting() -> Company | Meeting | Transport:
     """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples.
 
     Example:
-        >>> meeting().everyone("alone there is only one")
+        >>> meeting().all_gather_object("alone there is only one")
         ['alone there is only one']
     """
     if (company := _COMPANY.get()) is not None:
@@ -181,9 +181,9 @@ def meet(
         return Transport()
     if owner is None:
         whole = away is None or not bool(away.any())
-        held = meeting().everyone(None if whole or away is None else (~away).nonzero().flatten().tolist())
+        held = meeting().all_gather_object(None if whole or away is None else (~away).nonzero().flatten().tolist())
         if held == [None] * len(held):  # the first deals: where work differs, so do tasks, which is found out later
-            owner = meeting().everyone(deal(work(), len(held)).tolist())[0]
+            owner = meeting().all_gather_object(deal(work(), len(held)).tolist())[0]
         else:
             owner = _by_samples(names, held)
     given = torch.as_tensor(owner).long()

@@ -60,7 +60,7 @@ def _is_shared(kind: object) -> bool:
 T = TypeVar("T")
 
 PATIENCE = 1.0  # seconds in which torchrun finds the process that has ended first, and names it
-VERBS = ("status", "everyone", "fetch", "reduce", "gather", "concat", "tell")
+VERBS = ("status", "all_gather_object", "fetch", "all_reduce", "all_gather_nodes", "all_gather", "broadcast")
 
 
 class Meeting:
@@ -89,10 +89,10 @@ class Meeting:
             if told is not error:
                 raise
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         """Return the values that all processes have to tell."""
         text = json.dumps(value).encode()
-        sizes = self._meet("everyone", len(text))
+        sizes = self._meet("all_gather_object", len(text))
         shared = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8), sizes)
         return [json.loads(bytes(one.tolist())) for one in shared]
 

@@ -40,10 +40,10 @@ class Plane(ControlPlane):
         self.refused, self.refuse = self._arrivals.refused, self._arrivals.refuse
         self.is_refused, self.start_round = self._arrivals.is_refused, self._arrivals.start_round
 
-    def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
+    def halo_exchange(self, rows: Tensor, edge_index: Tensor) -> Halo:
         """Return what owned receivers hear of rows [k, P], each remote one once; edges [2, E] are alike everywhere."""
         sender, receiver = edge_index
-        here = self.transport.here(receiver)
+        here = self.transport.local_mask(receiver)
         if here is None:
             return Halo(rows, edge_index, None, self.own)
         edges = here.nonzero().flatten()
@@ -54,10 +54,10 @@ class Plane(ControlPlane):
         place[nodes] = torch.arange(len(nodes))
         return Halo(both, torch.stack([place[wanted], place[receiver[edges]]]), edges, nodes)
 
-    def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
+    def prefetch(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
         """Fetch kinds of rows, [k, P] each, along edges [2, E] in one meeting; ``rows`` is called if they travel."""
         if self.kind is None:
-            self._arrivals.bring(edge_index, rows)
+            self._arrivals.prefetch(edge_index, rows)
 
     def mix(
         self,
@@ -84,10 +84,10 @@ class Plane(ControlPlane):
         """
         if not self.complete:
             there = self.there[edge_index[0]]
-            if bool((weight[self.known(edge_index[1]) & ~there] != 0).any()):
+            if bool((weight[self.is_local(edge_index[1]) & ~there] != 0).any()):
                 raise StateError("graph", "models of nodes that are not there would be mixed")
             weight, edge_index = weight[there], edge_index[:, there]
-        halo = self.halo(rows, edge_index)
+        halo = self.halo_exchange(rows, edge_index)
         edges = halo.edge_index
         if self.refused:  # what a receiver gives them goes to its own row
             edges = torch.where(self.is_refused(halo.nodes)[edges[0]], edges[1], edges)
@@ -95,7 +95,7 @@ class Plane(ControlPlane):
 
     def products(self, a: Tensor, b: Tensor, edge_index: Tensor) -> Tensor:
         r"""Return :math:`\langle a_i, b_j \rangle` of every edge j → i, [E], known at the receiver."""
-        halo = self.halo(b, edge_index)
+        halo = self.halo_exchange(b, edge_index)
         return halo.put(edge_products(a, halo.rows, halo.edge_index), edge_index.shape[1])
 
     def cosines(
@@ -120,27 +120,29 @@ class Plane(ControlPlane):
         group: Tensor | None,
         origin: Tensor | None = None,
     ) -> Tensor:
-        halo = self.halo(b, edge_index)
-        groups: Any = group if group is None or halo.edges is None else (self.mine(group), group[halo.nodes])
+        halo = self.halo_exchange(b, edge_index)
+        groups: Any = group if group is None or halo.edges is None else (self.local_values(group), group[halo.nodes])
         rows = halo.rows
         if origin is not None:
             a, rows = a - origin, rows - origin
         found = halo.put(compare(a, rows, halo.edge_index, groups), edge_index.shape[1])
         return found.masked_fill(self.is_refused(edge_index[0]), torch.nan) if self.refused else found
 
-    def totals(self, rows: Sequence[Tensor], weights: Sequence[Tensor], links: Tensor, count: int) -> Sequence[Tensor]:
+    def group_sums(
+        self, rows: Sequence[Tensor], weights: Sequence[Tensor], links: Tensor, count: int
+    ) -> Sequence[Tensor]:
         """Return weighted sums of rows of owned nodes, [G, P] each, for everybody, in one meeting.
 
         Several kinds of rows, [k, P] each, go along links from nodes to sums, [2, L], each with its weights, [L].
         """
-        here = self.transport.here(links[0])
+        here = self.transport.local_mask(links[0])
         if here is not None:
             weights, links = [weight[here] for weight in weights], links[:, here]
             links = torch.stack([torch.searchsorted(self.own, links[0]), links[1]])
         sums = (_MIX((one, None), links, weight, (len(one), count)) for one, weight in zip(rows, weights, strict=True))
-        return self.transport.reduce(*sums)
+        return self.transport.all_reduce(*sums)
 
-    def at_data(
+    def evaluate_at(
         self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
     ) -> Tensor:
         """Send models, ``source`` those of owned nodes, to the nodes whose data they meet; return answers [R, ...].
@@ -149,7 +151,7 @@ class Plane(ControlPlane):
         data's node: nobody else, the node whose model it is (of several that are combined, the last of ``index``), or
         everybody.
         """
-        here = self.transport.here(rows.node)
+        here = self.transport.local_mask(rows.node)
         if here is None:
             return answer(rows)
         place = here.nonzero().flatten()
@@ -166,7 +168,7 @@ class Plane(ControlPlane):
         if to == "data":
             return out
         owner = rows.index if rows.index.dim() == 1 else rows.index[:, -1]
-        return self.tell(out, rows.node, owner if to == "model" else None)
+        return self.broadcast(out, rows.node, owner if to == "model" else None)
 
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
         """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.
@@ -174,7 +176,7 @@ class Plane(ControlPlane):
         A message is counted where it is known to be sent: ``at`` a node, such as its receiver, [M]; by default at its
         sender.
         """
-        here = self.transport.here(senders if at is None else at)
+        here = self.transport.local_mask(senders if at is None else at)
         if here is not None:
             senders = senders[here]
             floats = floats[here] if isinstance(floats, Tensor) else floats

@@ -34,13 +34,13 @@ class Processes(Meeting, SharedTransport):
         self._agree()
 
     @property
-    def speaks(self) -> bool:  # type: ignore[override]
+    def is_main(self) -> bool:  # type: ignore[override]
         """Whether this is the first process."""
         return self.process == 0
 
     def _agree(self) -> None:
         owner, count = self.owner.tolist(), len(self.names)
-        counts, owners = zip(*self.everyone([count, owner]), strict=True)
+        counts, owners = zip(*self.all_gather_object([count, owner]), strict=True)
         if len({*counts}) > 1:
             raise MismatchError("tasks", f"processes have tasks of {counts} nodes: give all of them the same tasks")
         if self.owner.shape != (count,) or any(other != owner for other in owners):
@@ -71,7 +71,7 @@ class Processes(Meeting, SharedTransport):
         if not any(map(len, wanted)):
             return rows[:0]
         self._meet("fetch", values=[rows])
-        give = [torch.searchsorted(nodes, one[self.here(one)]) for one in wanted]
+        give = [torch.searchsorted(nodes, one[self.local_mask(one)]) for one in wanted]
         own = wanted[self.process]
         places = [(self.owner[own] == p).nonzero().flatten() for p in range(self.size)]
         taken = [rows.new_empty(len(place), *rows.shape[1:]) for place in places]
@@ -82,9 +82,9 @@ class Processes(Meeting, SharedTransport):
             out[place.to(rows.device)] = some
         return out
 
-    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes; those of one type are sent together."""
-        self._meet("reduce", values=[value[None] for value in values])
+        self._meet("all_reduce", values=[value[None] for value in values])
         found: dict[int, Tensor] = {}
         for dtype, device in dict.fromkeys((value.dtype, value.device) for value in values):
             places = [n for n, value in enumerate(values) if (value.dtype, value.device) == (dtype, device)]
@@ -96,22 +96,22 @@ class Processes(Meeting, SharedTransport):
                 found[n] = some.view(values[n].shape)
         return tuple(found[n] for n in range(len(values)))
 
-    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        self._meet("gather", values=values)
+    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
+        self._meet("all_gather_nodes", values=values)
         counts = torch.bincount(self.owner, minlength=self.size).tolist()
         told = self._of_all(values, [[count] * len(values) for count in counts])
         return self.in_place(values, told)
 
-    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         content = _bytes(torch.tensor([*map(len, values)], device=values[0].device), *values)
-        told, head = self._share(content, self._meet("concat", len(content), values)), 8 * len(values)
+        told, head = self._share(content, self._meet("all_gather", len(content), values)), 8 * len(values)
         counts = [one[:head].clone().view(torch.int64).tolist() for one in told]
         every = [_split(one[head:], values, many) for one, many in zip(told, counts, strict=True)]
         return tuple(torch.cat(many) for many in zip(*every, strict=True))
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
+    def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values with what their owners have filled in; everybody gets to know them, whatever ``to`` says."""
-        self._meet("tell", values=[values])
+        self._meet("broadcast", values=[values])
         by = self.owner[owner]
         places = [(by == p).nonzero().flatten() for p in range(self.size)]
         out = values.clone()

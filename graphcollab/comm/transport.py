@@ -12,7 +12,7 @@ from torch import Tensor
 
 from graphcollab._base.errors import MismatchError
 
-__all__ = ["Halo", "SharedTransport", "Transport", "agreed"]
+__all__ = ["Halo", "SharedTransport", "Transport", "raise_on_all"]
 
 Act: TypeAlias = Callable[[], None]
 Snapshot: TypeAlias = Callable[[], bytes]
@@ -25,7 +25,7 @@ class _Tells(Protocol):
 
 
 @contextmanager
-def agreed(others: _Tells) -> Iterator[None]:
+def raise_on_all(others: _Tells) -> Iterator[None]:
     """Let what fails in one process fail in all of them, with the same error."""
     try:
         yield
@@ -40,8 +40,8 @@ class Transport:
 
     A subclass is another kind of run, and the only code that knows how many processes there are. Control-plane values
     ([K], [E]) are in every process; rows ([k, P]) are in the process that owns their nodes, in the order of the nodes.
-    Every method but `own` and `mine` is called by all processes together. One process ``speaks``: it shows progress,
-    warns and writes files.
+    Every method but `own` and `local_values` is called by all processes together. One is the main process: it shows
+    progress, warns and writes files.
     """
 
     def status(self, error: Exception | None = None) -> None:
@@ -51,12 +51,12 @@ class Transport:
         the error of the first process that has one.
         """
 
-    speaks = True
+    is_main = True
 
-    private = False
+    cross_silo = False
     """Whether processes are of parties who tell each other no more than what is declared to be public."""
 
-    called = ""
+    party = ""
     """What the party is called whose process this is."""
 
     participation: Any = None
@@ -81,7 +81,7 @@ class Transport:
     def begin(self, round_: int, evaluated: bool, forget: Act, snapshot: Snapshot, restore: Restore) -> None:
         """Let all go on from one place, whatever round each has played last, and whether it has evaluated that."""
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         """Return what all processes have to tell, plain values that JSON can hold, the first process's first.
 
         What depends on a clock, a signal or a disk, the first process decides.
@@ -96,11 +96,11 @@ class Transport:
         """Return the nodes of K that this process owns, ascending, [k]."""
         return torch.arange(count)
 
-    def mine(self, values: Tensor) -> Tensor:
+    def local_values(self, values: Tensor) -> Tensor:
         """Return the entries of a control-plane value [K, ...] that belong to owned nodes, [k, ...]."""
         return values
 
-    def here(self, node: Tensor) -> Tensor | None:
+    def local_mask(self, node: Tensor) -> Tensor | None:
         """Tell which of some nodes [M] are owned, a mask [M]; None if all are."""
         return None
 
@@ -116,22 +116,22 @@ class Transport:
         """Return which edges of [2, E] lead rows to processes that none of the edges ``before``, [2, M], led to."""
         return edge_index[:, :0]
 
-    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes: of as many as there are, in one meeting."""
         return values
 
-    def fill_in(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def all_reduce_disjoint(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return values [K] of all nodes, of which each process has filled in its own, others 0; then sums of counts.
 
         Of counts [K] each process has a part, of any node. ``what`` says in words what everybody is told so.
         """
-        return self.reduce(*values, *counts)
+        return self.all_reduce(*values, *counts)
 
-    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; of several in one meeting."""
         return values
 
-    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...].
 
         Several, of any lengths, come in one meeting. The first says whose node each entry is of, [n]: between parties
@@ -139,11 +139,11 @@ class Transport:
         """
         return values
 
-    def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
+    def all_gather_models(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """Return models of all processes as `concat` does: the only way by which everybody gets those of others."""
-        return self.concat(*rows)
+        return self.all_gather(*rows)
 
-    def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+    def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Return what is passed on along edges [2, E] to nodes here: whose it is, [N], and values, [N, ...].
 
         Given are entries of owned nodes, [n] and [n, ...]; edges are the same in all processes. Who hears a node along
@@ -151,7 +151,7 @@ class Transport:
         """
         return owner[:0], *(one[:0] for one in values)
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
+    def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values [M, ...] that processes have filled in for their own nodes, with what others have filled in.
 
         Each is known to its ``owner``, a node [M], and what others say of it is ignored; ``to`` [M] is the node that
@@ -172,10 +172,10 @@ class SharedTransport(Transport):
             raise MismatchError("nodes", f"there are {len(self.owner)} nodes in this run, got {count}")
         return self.nodes
 
-    def mine(self, values: Tensor) -> Tensor:
+    def local_values(self, values: Tensor) -> Tensor:
         return values[self.nodes]
 
-    def here(self, node: Tensor) -> Tensor:
+    def local_mask(self, node: Tensor) -> Tensor:
         return self.owner[node] == self.process
 
     def wanted(self, edge_index: Tensor) -> list[Tensor]:
@@ -194,9 +194,9 @@ class SharedTransport(Transport):
                 one[self.owner == process] = some
         return out
 
-    def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+    def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Tell all, and take what nodes here hear."""
-        owner, *found = self.concat(owner, *values)
+        owner, *found = self.all_gather(owner, *values)
         heard = torch.isin(owner, self.wanted(edge_index)[self.process])
         return owner[heard], *(one[heard] for one in found)
 

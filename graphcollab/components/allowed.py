@@ -97,7 +97,7 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
         names, first = env.engine.tasks.names, int(bad.nonzero()[0])
         here, there = names[int(receiver[first])], names[int(sender[first])]
         cure = "give an undirected graph, for example by PyG's transforms.ToUndirected()"
-        if env.plane.private:
+        if env.plane.cross_silo:
             cure = f"let {there} hear {here}, by listeners= at {here}" + ", or at sites between them" * by_path
         raise DisconnectedError(
             f"node {here!r}",
@@ -120,7 +120,7 @@ def _require_complete(data: Data, env: Env, group: Tensor) -> None:
     names = env.engine.tasks.names
     deaf, unheard = names[node], names[int(member.nonzero()[0])]
     cure = "Give a graph whose connected nodes all hear each other"
-    if env.plane.private:
+    if env.plane.cross_silo:
         cure = f"Let {deaf} hear {unheard}, by listeners= at {unheard}"
     raise DisconnectedError(
         f"node {deaf!r}",

@@ -75,10 +75,10 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
     """
     if at_server is None:
         sender, receiver = data.edge_index
-        used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.known(receiver)
+        used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.is_local(receiver)
         sent = torch.zeros_like(data.messages_sent).index_add_(0, sender, used.long())
     else:
-        sent = env.plane.part(2 * at_server.long())
+        sent = env.plane.zero_remote(2 * at_server.long())
     data = copy.copy(data)
     data.messages_sent = data.messages_sent + sent
     return data

@@ -53,7 +53,7 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
     if env.isolate:
         data, why = find_diverged(data, env, serves_start, alone=not local.crosses, held=_trained_models(local))
         return isolate(data, why) if why else data
-    bad = env.plane.at_home((data.bad_step >= 0).nonzero().flatten())
+    bad = env.plane.local((data.bad_step >= 0).nonzero().flatten())
     if not len(bad):
         return data
     node, step = int(bad[0]), int(data.bad_step[bad[0]])
@@ -68,9 +68,9 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
 
 def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
     """Stop at a validation loss of the mixed models, [K] known to owners, that is not finite, or isolate such nodes."""
-    bad = env.plane.at_home((~torch.isfinite(losses) & ~data.isolated).nonzero().flatten())
+    bad = env.plane.local((~torch.isfinite(losses) & ~data.isolated).nonzero().flatten())
     if env.isolate:
-        why = env.plane.texts(dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
+        why = env.plane.gather_texts(dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
         return isolate(data, why) if why else data
     if not len(bad):
         return data
@@ -102,9 +102,9 @@ def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
 
     They are not isolated for it: their own update has been examined. Processes of one party examine every sender.
     """
-    if not (env.isolate and env.plane.private and "x_local" in data):
+    if not (env.isolate and env.plane.cross_silo and "x_local" in data):
         return data
-    nodes = env.plane.at_home((~data.isolated).nonzero().flatten())
+    nodes = env.plane.local((~data.isolated).nonzero().flatten())
     losses = torch.stack([env.engine.loss(Rows.own(data.x, nodes), split) for split in splits]).double()
     ruined = nodes[~(losses.nan_to_num(torch.inf).amax(0) <= data.loss_bound[nodes])]
     if not len(ruined):
@@ -131,7 +131,9 @@ def cure(env: Env) -> str:
     mean, deviation = float(targets.mean()), float(targets.std(correction=0))
     if not max(abs(mean), deviation) > LARGE:
         return smaller
-    how = "" if env.plane.private else f" (mean {mean:.4g}, standard deviation {deviation:.4g})"  # others read it, too
+    how = (
+        "" if env.plane.cross_silo else f" (mean {mean:.4g}, standard deviation {deviation:.4g})"
+    )  # others read it, too
     return f"standardize the targets, which are large{how}, by {setting(standardize_target=True)}; or {smaller}"
 
 
@@ -174,8 +176,8 @@ def find_diverged(
         data.loss_bound = initial_bounds(data, env, factor)
     known = data.get("good", {})
     good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
-    nodes = env.plane.at_home((data.trains & ~data.isolated).nonzero().flatten())
-    rests = env.plane.at_home((data.isolated | ~data.trains).nonzero().flatten())
+    nodes = env.plane.local((data.trains & ~data.isolated).nonzero().flatten())
+    rests = env.plane.local((data.isolated | ~data.trains).nonzero().flatten())
     rests = rests[~_finite(data.x, rests)]  # whoever has made them so: with them others would multiply
     why = dict.fromkeys(rests[~data.isolated[rests]].tolist(), "its model was not finite, while it was at rest")
     for name in held if len(rests) else ():
@@ -213,7 +215,7 @@ def find_diverged(
         for name in held:
             good[name] = good[name].where(_mask(data, nodes[sound & fine[name]]), data[name])
     data.good = good
-    return data, env.plane.texts(why)
+    return data, env.plane.gather_texts(why)
 
 
 def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Tensor]:
@@ -236,7 +238,7 @@ def initial_bounds(data: Data, env: Env, factor: float, split: str = "train") ->
     first, second = found.unbind(1)
     bound = first.fmax(second) + (factor - 1) * first.abs().fmax(second.abs())
     bound = bound.masked_fill(bound.isnan() | (found == 0).all(1), torch.inf)
-    return env.plane.here(bound, data.num_nodes)
+    return env.plane.from_local(bound, data.num_nodes)
 
 
 def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:

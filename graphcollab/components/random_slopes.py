@@ -59,7 +59,7 @@ class RandomSlopes(Judge):
         models = super().__call__(data, env)
         tensors = [*models.tensors]
         learns = ~data.isolated & (env.engine.tasks.sizes("train") > 0)
-        nodes = env.plane.at_home(learns.nonzero().flatten())
+        nodes = env.plane.local(learns.nonzero().flatten())
         for s, where, row in models.locate(nodes) if len(nodes) else ():
             tensors[s] = tensors[s].clone()
             at = beside(row, tensors[s])

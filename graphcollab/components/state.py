@@ -114,7 +114,7 @@ Values = Mapping[str, Any]
 
 def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
     """Tell all processes the control plane, also what only a node or a receiver knew; between sites nobody is told."""
-    if plane.alone or plane.private:
+    if plane.alone or plane.cross_silo:
         return data
     parts: list[Tensor] = []  # of what is told as sums: what a process does not know is 0 there
 
@@ -122,13 +122,13 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
         if field.known_to == "public" or field.kind in ROWS:
             return value
         if field.kind == "relation" and field.name not in SHARED_EDGES:
-            return plane.one_after_the_other(value.select(plane.known(value.edge_index[1])))
+            return plane.concat_edges(value.select(plane.is_local(value.edge_index[1])))
         if field.kind == "per_node":
-            parts.append(value if field.known_to == "parts" else plane.part(value))
+            parts.append(value if field.known_to == "parts" else plane.zero_remote(value))
             return value
         alone = value.values if field.kind == "relation" else value
         edge_index = value.edge_index if field.kind == "relation" else values["edge_index"]
-        known = plane.known(edge_index[1])
+        known = plane.is_local(edge_index[1])
         parts.append(torch.zeros_like(alone).index_put((known,), alone[known]))
         return value
 
@@ -139,7 +139,9 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
         return replace(value, values=next(sums)) if field.kind == "relation" else next(sums)
 
     found = _each(data.to_dict(), fields, part)
-    sums = iter(plane.fill_in("what callbacks are shown: weights, similarities", (), [*parts, torch.zeros(1)]))
+    sums = iter(
+        plane.all_reduce_disjoint("what callbacks are shown: weights, similarities", (), [*parts, torch.zeros(1)])
+    )
     return Data(**_each(found, fields, whole))
 
 
@@ -153,9 +155,9 @@ def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
 
     def kept(field: Field, value: Any, values: Values) -> Any:
         if field.kind == "relation" and field.known_to == "receiver" and field.name not in SHARED_EDGES:
-            return value.select(plane.known(value.edge_index[1]))
+            return value.select(plane.is_local(value.edge_index[1]))
         if field.known_to == "parts":
-            return plane.part(value)
+            return plane.zero_remote(value)
         return own(value) if field.kind in ROWS else value
 
     return data if plane.alone else Data(**_each(data.to_dict(), fields, kept))

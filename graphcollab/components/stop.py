@@ -75,7 +75,7 @@ class EarlyStopping(Stop):
     def _validate(self, data: Data, env: Env) -> Tensor:
         """Return validation losses of own nodes that train, [K], NaN elsewhere; infinite where a model has diverged."""
         loss = torch.full_like(data.best_loss, torch.nan)
-        nodes = env.plane.at_home(data.trains.nonzero().flatten())
+        nodes = env.plane.local(data.trains.nonzero().flatten())
         if len(nodes):
             loss[nodes] = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))[0]
         return loss

@@ -54,10 +54,10 @@ def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
         raise InvalidTypeError(
             "result", f"adapters are of a LanguageModel, and nodes have a {odd[0]}: save it by result.save(folder)"
         )
-    names = [result.tasks.names[k] for k in (plane.own.tolist() if plane.private else range(result.tasks.num_nodes))]
-    with plane.agreed():
-        stacks = result.stacks if plane.private else plane.whole(result.stacks)
-        if plane.private or plane.speaks:
+    names = [result.tasks.names[k] for k in (plane.own.tolist() if plane.cross_silo else range(result.tasks.num_nodes))]
+    with plane.raise_on_all():
+        stacks = result.stacks if plane.cross_silo else plane.whole(result.stacks)
+        if plane.cross_silo or plane.is_main:
             require_own(folder, lambda path: (path / MANIFEST).is_file())
             part = own_name(folder.absolute())
             part.mkdir(parents=True)

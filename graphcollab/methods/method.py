@@ -89,7 +89,7 @@ def in_step(compute: F) -> F:
     @functools.wraps(compute)
     def met(self: Any, data: Data, env: Env) -> Any:
         try:
-            with env.plane.agreed():
+            with env.plane.raise_on_all():
                 return compute(self, data, env)
         finally:
             env.plane.forget()
@@ -215,7 +215,7 @@ class Method(Playable):
         for observer in env.observers:
             observer.before_mixing(copy.copy(data), env)
         data = self.stop.before(data, env)
-        env.plane.bring(data.edge_index, partial(self._hears, data, env))
+        env.plane.prefetch(data.edge_index, partial(self._hears, data, env))
         data = without_refused(self.weigh(without_refused(data, env), env), env)
         data = self.exchange(count_messages(data, env, self.exchange.at_server(data)), env)
         data = unless_ruined(data, env, ("train", "val") if self.weigh.learns else ("train",))
@@ -328,10 +328,10 @@ class Method(Playable):
 
     def _learn(self, data: Data, env: Env) -> Data:
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
-        losses = env.plane.here(losses, data.num_nodes)
+        losses = env.plane.from_local(losses, data.num_nodes)
         data = copy.copy(settle_validation(data, losses, env))
         data.val_loss = losses
-        cotangent = cotangent.masked_fill_(beside(env.plane.mine(data.isolated)[:, None], cotangent), 0)
+        cotangent = cotangent.masked_fill_(beside(env.plane.local_values(data.isolated)[:, None], cotangent), 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 
 

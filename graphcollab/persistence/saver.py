@@ -55,7 +55,10 @@ class Saver:
     def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None where there is none; see `newest`."""
         found = newest(self.folder)
-        if not self.plane.private and len({*self.plane.everyone(None if found is None else found[0].name)}) > 1:
+        if (
+            not self.plane.cross_silo
+            and len({*self.plane.all_gather_object(None if found is None else found[0].name)}) > 1
+        ):
             raise MismatchError(
                 "checkpoint",
                 f"processes see other checkpoints in {self.folder}: it must be on a disk that all of them share",
@@ -70,7 +73,7 @@ class Saver:
         """Take the run's identity, refuse data that cannot be stored, and remove unfinished files, or all if afresh."""
         encode(data.to_dict(), "data", {}, copy=False)
         self.about = about
-        if not self.plane.speaks:
+        if not self.plane.is_main:
             return
         self._clean([] if afresh else list_checkpoints(self.folder))
 
@@ -83,7 +86,7 @@ class Saver:
     def save(self, data: Data, history: History) -> Path:
         """Write a checkpoint, and return where it is."""
         began = time.perf_counter()
-        with self.plane.agreed():
+        with self.plane.raise_on_all():
             path = self._save(data, history)
         self._saved = (data.round, len(history))
         self._end = time.perf_counter()
@@ -95,20 +98,20 @@ class Saver:
         names = (f"round-{data.round:06d}{f'-{again}' if again else ''}" for again in itertools.count())
         path = next(path for path in map(self.folder.joinpath, names) if not os.path.lexists(path))
         part = own_name(path)
-        if not plane.private:
-            path, part = map(self.folder.joinpath, plane.everyone([path.name, part.name])[0])
+        if not plane.cross_silo:
+            path, part = map(self.folder.joinpath, plane.all_gather_object([path.name, part.name])[0])
         try:
-            if plane.speaks:
+            if plane.is_main:
                 part.mkdir(parents=True)
             state, rows = data.to_dict(), list[Mapping[str, Any]]()
             if not plane.alone:
                 state, own = split_rows(tell_all(data, self.fields, plane).to_dict(), self.fields)
                 written = write_rows(part, plane.own, own)
-                rows = [written] if plane.private else plane.everyone(written)
-            if plane.speaks:
+                rows = [written] if plane.cross_silo else plane.all_gather_object(written)
+            if plane.is_main:
                 self._finish_part(part, path, state, rows, history)
         except BaseException:
-            if plane.speaks:
+            if plane.is_main:
                 shutil.rmtree(part, ignore_errors=True)
             raise
         return path

@@ -311,7 +311,7 @@ def _require_same_samples(many: Mapping[str, Result], split: str) -> None:
         if other.tasks is one.tasks:
             continue
         same = one.tasks.names == other.tasks.names and torch.equal(_held(one.tasks, split), _held(other.tasks, split))
-        if not all(one.env.plane.everyone(same)):  # each process knows the samples of its own nodes
+        if not all(one.env.plane.all_gather_object(same)):  # each process knows the samples of its own nodes
             raise MismatchError(
                 "results",
                 f"{first!r} and {name!r} have other sites or other {split} samples (seeds {one.env.seed} and "

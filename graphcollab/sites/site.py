@@ -25,7 +25,7 @@ from graphcollab._base.errors import (
 from graphcollab._base.naming import few
 from graphcollab._base.settings import Count, check_setting, checked, settings_of
 from graphcollab.analysis import Benefit, Comparison, benefit, compare
-from graphcollab.comm.transport import agreed
+from graphcollab.comm.transport import raise_on_all
 from graphcollab.data import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
@@ -102,7 +102,7 @@ def site(
         ['everybody', 'site 2', 'site 3', 'site 4', 'the coordinator; all: the sum']
     """
     if dry_run and (connection := CONNECTION.get()) is not None:
-        with agreed(Gathering(connection)):
+        with raise_on_all(Gathering(connection)):
             raise ConflictError(
                 "dry_run", f"{connection.name} rehearses (dry_run=) in a job: take dry_run= out of its script"
             )
@@ -235,7 +235,7 @@ class Site:
                 f"{self.name} is not connected to other sites: let NVIDIA FLARE start this script (docs/deploying.md), "
                 "or rehearse it by dry_run=True",
             )
-        with agreed(Gathering(connection)):
+        with raise_on_all(Gathering(connection)):
             if connection.name != self.name:
                 raise MismatchError(
                     "name",

@@ -42,7 +42,7 @@ _MAY_DIFFER = {"statistics", "tokenizer"}
 class Everyone(Protocol):
     """A meeting of sites. One that authenticates senders has their ``names``, too, in the order of the values."""
 
-    def everyone(self, value: Any, /) -> list[Any]:
+    def all_gather_object(self, value: Any, /) -> list[Any]:
         """Send a JSON value and return those of all sites, in an order that is the same at all of them."""
 
 
@@ -177,7 +177,7 @@ class SiteStatistics(Statistics):
 
     def _meet(self, about: str, value: Mapping[str, Any], failed: str | None = None) -> Received:
         """Send a value and return those of all sites, sorted by name; an error says which site has failed, and why."""
-        told = self.meeting.everyone({"about": about, "failed": failed, **self._first, **value})
+        told = self.meeting.all_gather_object({"about": about, "failed": failed, **self._first, **value})
         if self._first:
             for known, one in zip(getattr(self.meeting, "names", ()), told, strict=False):
                 if not isinstance(one, Mapping) or str(one.get("site")) != known:

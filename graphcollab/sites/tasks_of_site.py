@@ -59,7 +59,7 @@ def tasks_of_site(
         ...         self.said, self.wait = [None] * sites, Barrier(sites).wait
         ...
         ...     def at(self, place):
-        ...         return type("Door", (), {"everyone": lambda _, value: self.meet(place, value)})()
+        ...         return type("Door", (), {"all_gather_object": lambda _, value: self.meet(place, value)})()
         ...
         ...     def meet(self, place, value):
         ...         self.wait()
@@ -120,6 +120,6 @@ class _Rehearsal:
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         self.sent.append(json.loads(json.dumps(value)))
         return [json.loads(json.dumps(value))]

@@ -47,13 +47,13 @@ class Sites(Rounds, SharedTransport):
     is NaN, -1 or False here, so that nobody goes on with it unnoticed.
     """
 
-    speaks = True
-    private = True
+    is_main = True
+    cross_silo = True
     participation = Presence()
 
     def __init__(self, connection: Connection, owner: Tensor) -> None:
         Rounds.__init__(self, connection)
-        self.called = connection.name
+        self.party = connection.name
         SharedTransport.__init__(self, connection.sites.index(connection.name), owner)
 
     @property
@@ -98,20 +98,20 @@ class Sites(Rounds, SharedTransport):
         elif error is not None:
             self.connection.fail(error)
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         values, _ = self.connection.tell(VALUES, value)
         return [*values.values()]
 
-    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all sites that are there, which the coordinator makes."""
         kinds = _kinds_of(value[None] for value in values)
         _, told = self.connection.tell(f"{SUMS} ({kinds})", tensors=values, add=True)
         sums = Frame({}, told[self.connection.name]).require(*((one.dtype, tuple(one.shape)) for one in values))
         return tuple(total.to(value.device) for total, value in zip(sums.tensors, values, strict=True))
 
-    def fill_in(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    def all_reduce_disjoint(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Return values [K] to which each site adds those of its own nodes, and sums of counts [K], added up here."""
-        told = self._hear(what, [self.mine(one) for one in values], self.owner, counts)
+        told = self._hear(what, [self.local_values(one) for one in values], self.owner, counts)
         totals = [torch.zeros_like(one) for one in counts]
         for site, many in told.items():
             for total, some in zip(totals, many[len(values) :], strict=True):
@@ -120,7 +120,7 @@ class Sites(Rounds, SharedTransport):
                 total += some
         return *self._placed(values, told), *totals
 
-    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
         return self._placed(values, self._hear(NUMBERS, values, self.owner))
 
     def _placed(self, values: Sequence[Tensor], told: Mapping[str, Sequence[Tensor]]) -> tuple[Tensor, ...]:
@@ -131,23 +131,23 @@ class Sites(Rounds, SharedTransport):
                 one[self.owner == self._sites.index(site)] = some.to(one.device)
         return out
 
-    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
         told = self._hear("what all are told as lists: edges, cluster centers", values)
         for site, (nodes, *_) in told.items():
             self._require_own(site, nodes)
         every = zip(*told.values(), strict=True)
         return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
 
-    def spread(self, *rows: Tensor) -> tuple[Tensor, ...]:
+    def all_gather_models(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """Refuse to tell everybody a model: between sites models go to listeners, or into a sum."""
-        message = f"{self.called} would tell all sites its model, and models go only to sites that may hear it"
+        message = f"{self.party} would tell all sites its model, and models go only to sites that may hear it"
         raise ContractError("method", message)
 
     def _require_own(self, site: str, nodes: Tensor) -> None:
         if not bool(torch.isin(nodes.cpu(), (self.owner == self._sites.index(site)).nonzero()).all()):
             raise wrong_message(site, "it speaks for nodes of other sites")
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
+    def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
 
         What is of owners that are not there stays as it is known here: it has not changed.
@@ -195,11 +195,11 @@ class Sites(Rounds, SharedTransport):
             message = f"{here.name} would send its model to {few(strange)}, and its listeners= does not say so"
             raise ConflictError("listeners", message)
 
-    def pass_on(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
+    def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         wanted, give, take = self.wanted(edge_index), {}, {}
         entries = (owner, *values)
         for p, name in self._others:
-            if bool(self.here(wanted[p]).any()):
+            if bool(self.local_mask(wanted[p]).any()):
                 heard = torch.isin(owner, wanted[p])
                 give[name] = [one[heard] for one in entries]
             if bool((self.owner[wanted[self.process]] == p).any()):
@@ -216,7 +216,7 @@ class Sites(Rounds, SharedTransport):
         heard = self.wanted(edge_index)
         wanted = heard[self.process]
         places = {name: (self.owner[wanted] == p).nonzero().flatten() for p, name in self._others}
-        asked = {name: torch.searchsorted(nodes, heard[p][self.here(heard[p])]) for p, name in self._others}
+        asked = {name: torch.searchsorted(nodes, heard[p][self.local_mask(heard[p])]) for p, name in self._others}
         give, take = ({name: at for name, at in some.items() if len(at)} for some in (asked, places))
         self.require_listeners(give)
         rows_to = {name: [rows[at.to(rows.device)]] for name, at in give.items()}
@@ -263,7 +263,7 @@ class Gathering:
         if error is not None:
             self.connection.fail(error)
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         values, _ = self.connection.tell(VALUES, value)
         return [*values.values()]
 

@@ -80,7 +80,7 @@ class Lockstep(SharedTransport):
             self.meeting.exchange(self.process, "status" if error is None else "failed", error)
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
-        if len(rows) != len(nodes) or not bool(self.here(nodes).all()):
+        if len(rows) != len(nodes) or not bool(self.local_mask(nodes).all()):
             raise MismatchError(
                 f"process {self.process}",
                 f"process {self.process} owns {self.nodes.tolist()} and has rows of {nodes.tolist()}",
@@ -89,30 +89,30 @@ class Lockstep(SharedTransport):
         if not any(map(len, wanted)):
             return rows[:0]
         self.meeting.moved[self.process].append(wanted[self.process])
-        give = [rows[torch.searchsorted(nodes, one[self.here(one)])] for one in wanted]
+        give = [rows[torch.searchsorted(nodes, one[self.local_mask(one)])] for one in wanted]
         by = self.owner[wanted[self.process]]
         out = rows.new_empty(len(by), *rows.shape[1:])
         for p, given in enumerate(self.meeting.exchange(self.process, "fetch", give)):
             out[by == p] = given[self.process]
         return out
 
-    def reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes, in their order."""
-        many = self.meeting.exchange(self.process, "reduce", values)
+        many = self.meeting.exchange(self.process, "all_reduce", values)
         return tuple(reduce(torch.add, same) for same in zip(*many, strict=True))
 
-    def gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        return self.in_place(values, self.meeting.exchange(self.process, "gather", values))
+    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
+        return self.in_place(values, self.meeting.exchange(self.process, "all_gather_nodes", values))
 
-    def concat(self, *values: Tensor) -> tuple[Tensor, ...]:
-        many = self.meeting.exchange(self.process, "concat", values)
+    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+        many = self.meeting.exchange(self.process, "all_gather", values)
         return tuple(torch.cat(same) for same in zip(*many, strict=True))
 
-    def tell(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
+    def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
         """Return values with what others have filled in; what this process may not know is poisoned."""
-        many = self.meeting.exchange(self.process, "tell", values)
+        many = self.meeting.exchange(self.process, "broadcast", values)
         out, by = poison(values), self.owner[owner]
-        told = torch.ones_like(by, dtype=torch.bool) if to is None else self.here(to) | self.here(owner)
+        told = torch.ones_like(by, dtype=torch.bool) if to is None else self.local_mask(to) | self.local_mask(owner)
         for p, some in enumerate(many):
             taken = told & (by == p)
             out[taken] = some[taken]

@@ -144,18 +144,18 @@ class Watched(Plane):
 
     edges: Tensor  # the round's, [2, E], as `Watching` says
 
-    def halo(self, rows: Tensor, edge_index: Tensor) -> Halo:
+    def halo_exchange(self, rows: Tensor, edge_index: Tensor) -> Halo:
         with self._asked(edge_index):
-            return super().halo(rows, edge_index)
+            return super().halo_exchange(rows, edge_index)
 
-    def bring(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
+    def prefetch(self, edge_index: Tensor, rows: Callable[[], Iterable[Tensor]]) -> None:
         with self._asked(edge_index):
-            super().bring(edge_index, rows)
+            super().prefetch(edge_index, rows)
 
-    def at_data(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
+    def evaluate_at(self, rows: Rows, *args: Any, **kwargs: Any) -> Tensor:
         index = rows.index.view(len(rows), -1)
         with self._asked(torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])):
-            return super().at_data(rows, *args, **kwargs)
+            return super().evaluate_at(rows, *args, **kwargs)
 
     @contextmanager
     def _asked(self, edge_index: Tensor) -> Iterator[None]:
@@ -167,7 +167,7 @@ class Watched(Plane):
         require(not strange, f"rows were asked for along {strange}, which are no edges of the round")
         before = len(moved)
         yield
-        heard = sender[transport.here(receiver) & ~transport.here(sender)].unique().tolist()
+        heard = sender[transport.local_mask(receiver) & ~transport.local_mask(sender)].unique().tolist()
         for given in (one.sort().values.tolist() for one in moved[before:]):
             what = f"the owner of {nodes} was given rows of {given}, and its nodes hear {heard}"
             require(len({*given}) == len(given) and {*given} <= {*heard}, what)

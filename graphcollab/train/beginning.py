@@ -57,7 +57,7 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     the coordinator nor a site can make up that it has the same. Others stay as they are, for `require_same_run`; of
     frozen weights `describe_run` compares a checksum.
     """
-    if not plane.private:
+    if not plane.cross_silo:
         return
     tensors = [
         tensor
@@ -73,8 +73,8 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
         return
     first = owner == 0
     sent = own.expand(int(first.sum()), -1)
-    told = plane.tell(sent, owner[first], to[first], "the initial model, of the first site")
-    mine = plane.known(to[first])
+    told = plane.broadcast(sent, owner[first], to[first], "the initial model, of the first site")
+    mine = plane.is_local(to[first])
     told = told[mine][0] if bool(mine.any()) else own
     if torch.allclose(told, own, rtol=ROUNDING, atol=ROUNDING):
         with torch.no_grad():
@@ -93,15 +93,15 @@ def _all_alike(own: Tensor, plane: Plane, owner: Tensor, to: Tensor) -> bool:
     shown = torch.cat([secret, *coarse])  # [4 + 4 + 4]
     committed = _commitment(int(plane.own[0]), shown)
     what = "a commitment to checksums of its initial model"
-    commitments = plane.tell(committed.expand(len(owner), -1), owner, to, what)
-    told = plane.tell(shown.expand(len(owner), -1), owner, to, "checksums of its initial model")
-    for sender, commitment, numbers in zip(*(x[plane.known(to)] for x in (owner, commitments, told)), strict=True):
+    commitments = plane.broadcast(committed.expand(len(owner), -1), owner, to, what)
+    told = plane.broadcast(shown.expand(len(owner), -1), owner, to, "checksums of its initial model")
+    for sender, commitment, numbers in zip(*(x[plane.is_local(to)] for x in (owner, commitments, told)), strict=True):
         if not torch.equal(commitment, _commitment(int(sender), numbers)):
             raise MismatchError(
                 f"site {plane.where(int(sender))!r}",
                 f"{plane.where(int(sender))}, another initial model is shown than was committed to",
             )
-    others = told[plane.known(to)][:, 4:].reshape(-1, 2, 4)
+    others = told[plane.is_local(to)][:, 4:].reshape(-1, 2, 4)
     common = [all(bool((one == mine).all(1).any()) for one in others) for mine in coarse]
     return any(common)
 

@@ -139,7 +139,7 @@ class WatchMetrics(Callback):
 
     def before_evaluate(self, models: Stacks, env: Env) -> None:
         for split in self.splits:
-            values = env.plane.scored(score_all(env.engine, Rows.own(models), split, self.metrics)[1])
+            values = env.plane.gather_scores(score_all(env.engine, Rows.own(models), split, self.metrics)[1])
             self.found |= {f"{split}_{one.name}": value for one, value in zip(self.metrics, values, strict=True)}
 
     def values(self) -> Mapping[str, Tensor]:

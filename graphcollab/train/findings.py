@@ -56,9 +56,9 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
     loss, bound = history.final(f"{split}_loss"), initial_bounds(data, env, FACTOR, split)
     usual = bound[bound.isfinite()].median()  # on few samples losses may be near 0 by chance
     far = loss.isfinite() & (loss > bound.fmax(usual)) & ~data.isolated.cpu()
-    why = {k: f"{float(loss[k]):.4g}" for k in env.plane.at_home(far.nonzero().flatten()).tolist()}
-    if not env.plane.private:  # a party that comes back later finds nobody at the end of this run
-        why = env.plane.texts(why)
+    why = {k: f"{float(loss[k]):.4g}" for k in env.plane.local(far.nonzero().flatten()).tolist()}
+    if not env.plane.cross_silo:  # a party that comes back later finds nobody at the end of this run
+        why = env.plane.gather_texts(why)
     if not why:
         return
     names = tuple(history.names[node] for node in why)
@@ -193,7 +193,7 @@ def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSprea
 def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
     """Return how even all weights are, with the own, [K]: in use or as given, as nodes at rest change those in use."""
     edge_index, weight = last_graph(data)
-    known = ~weight.isnan() if plane.private else torch.ones_like(weight, dtype=torch.bool)
+    known = ~weight.isnan() if plane.cross_silo else torch.ones_like(weight, dtype=torch.bool)
     given = weight_spread(edge_index[:, known], weight[known], data.num_nodes)
     return torch.fmax(given.entropy, spread.entropy)
 
@@ -249,5 +249,5 @@ def spread_in_round(exchange: Exchanger, data: Data, plane: Plane) -> WeightSpre
         return None
     in_use = edges_in_use(data)
     used = data.trains[data.edge_index[1]] if in_use is None else in_use & data.trains[data.edge_index[1]]
-    used = used & plane.known(data.edge_index[1]) if plane.private else used
+    used = used & plane.is_local(data.edge_index[1]) if plane.cross_silo else used
     return weight_spread(data.edge_index[:, used], exchange.shares(data)[used], data.num_nodes)

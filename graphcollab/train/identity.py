@@ -100,14 +100,14 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
             if values is not None:
                 told = f"{list(values.shape[1:])} {values.dtype}"
                 found = digests(split, values)
-                found = found if plane.private else plane.publish(found)
+                found = found if plane.cross_silo else plane.publish(found)
                 about[f"{kind} in split {name!r}"] = f"{told} {checksum(found)}"
     return about
 
 
 def require_same_run(about: Mapping[str, Any], plane: Plane) -> None:
     """Check that all processes play the same run from the same models, on CPUs that round alike (MismatchError)."""
-    if plane.private:  # one of them decides, so they may have other processors
+    if plane.cross_silo:  # one of them decides, so they may have other processors
         require_alike({name: value for name, value in about.items() if not name.startswith(OWN)}, plane)
     elif not plane.alone:
         machine = {
@@ -122,7 +122,7 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     name = _differing(here, plane)
     if name is None:
         return
-    told, called = zip(*plane.everyone([json.dumps(here.get(name)), plane.called]), strict=True)
+    told, called = zip(*plane.all_gather_object([json.dumps(here.get(name)), plane.party]), strict=True)
     values = [*map(json.loads, told)]
     other = next((one for one in values if one != values[0]), None)
     path = next(iter(differences({name: values[0]}, {name: other})), name)
@@ -134,7 +134,7 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
         cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
     if name.startswith(BASE):
         cure = ": all must have the same base model, so load it from the same file"
-    if plane.private:
+    if plane.cross_silo:
         shown = " and ".join(f"{v} at {few(w)}" for v, w in what.items())
         raise MismatchError(path, f"sites differ in {path}, {shown}{cure}")
     raise MismatchError(path, f"processes differ in {path} ({', '.join(what)}){cure}")
@@ -145,12 +145,12 @@ def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None
     if plane.alone:
         return
     public = [field for field in fields if field.known_to == "public" and field.kind not in ROWS]
-    if plane.private:  # other processors may round otherwise; what decides has been told by one
+    if plane.cross_silo:  # other processors may round otherwise; what decides has been told by one
         public = [field for field in public if field.kind != "replicated"]
     names = [name for name in data.to_dict() if any(field.covers(name) for field in public)]
     if name := _differing({name: _content(data[name], name) for name in sorted(names)}, plane):
         who, cure = "processes", "the same machines, with the same build of PyTorch"
-        if plane.private:
+        if plane.cross_silo:
             who, cure = "sites", "the same build of PyTorch at all"
         raise StateError(
             name, f"{who} differ in {name!r} after round {data.round}, which all should have computed alike: use {cure}"
@@ -164,7 +164,7 @@ def _content(value: Any, name: str) -> list[Any]:
 
 
 def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
-    told = plane.everyone({name: fingerprint(value) for name, value in here.items()})
+    told = plane.all_gather_object({name: fingerprint(value) for name, value in here.items()})
     names = dict.fromkeys(name for one in told for name in one)
     return next((name for name in names if len({one.get(name) for one in told}) > 1), None)
 

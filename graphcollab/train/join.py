@@ -151,7 +151,7 @@ def join(
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
-    if result.env.plane.private:
+    if result.env.plane.cross_silo:
         raise UnsupportedError(
             "result", "nodes join in one process, which needs the models of all: no site has those of others"
         )

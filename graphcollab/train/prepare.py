@@ -62,7 +62,7 @@ def meet_others(settings: RunSettings) -> tuple[RunSettings, Plane]:
     work = partial(_work, settings.method, tasks)
     transport = meet(tasks.names, work, settings.compute.placement, tasks.elsewhere)
     plane = Plane(tasks.num_nodes, transport)
-    if not plane.private:
+    if not plane.cross_silo:
         return settings, plane
     for name, why in BETWEEN_PARTIES.items():
         if getattr(settings, name, None) is not None:
@@ -73,9 +73,9 @@ def meet_others(settings: RunSettings) -> tuple[RunSettings, Plane]:
 def prepare(settings: RunSettings, plane: Plane, held: ExitStack) -> Session:
     """Return a run that is ready to be played; what it has to hold on to, such as its folder, is ``held``."""
     _require_alike(settings, plane)
-    if settings.checkpoint is not None and plane.speaks:
-        held.enter_context(hold_folder(settings.checkpoint.folder, wait=ENDING if plane.private else 0.0))
-    if not plane.speaks:
+    if settings.checkpoint is not None and plane.is_main:
+        held.enter_context(hold_folder(settings.checkpoint.folder, wait=ENDING if plane.cross_silo else 0.0))
+    if not plane.is_main:
         held.enter_context(own_filter("ignore"))  # what there is to say, the first process says
     start = _begin(settings, plane)
     if settings.participation is not None:
@@ -91,7 +91,7 @@ def prepare(settings: RunSettings, plane: Plane, held: ExitStack) -> Session:
         settings.seed,
         settings.isolate,
         settings.participation,
-        tuple(one for one in settings.callbacks if one.everywhere or plane.speaks),
+        tuple(one for one in settings.callbacks if one.everywhere or plane.is_main),
     )
     for callback in env.observers:
         for split in callback.needs:
@@ -107,7 +107,7 @@ def _require_alike(settings: RunSettings, plane: Plane) -> None:
     alike: dict[str, Any] = {name: getattr(settings, name) for name in ("rounds", "evaluate_every", "patience")}
     alike["on_nonfinite"] = str(settings.on_nonfinite)
     alike["callbacks"] = [type(one).__name__ for one in settings.callbacks if one.everywhere]
-    if not plane.private:  # each site has a disk and a machine of its own
+    if not plane.cross_silo:  # each site has a disk and a machine of its own
         compute = {name: value for name, value in vars(settings.compute).items() if name not in ("device", "placement")}
         alike |= {"checkpoint": str(settings.checkpoint), **compute}
     require_alike(alike, plane)
@@ -154,14 +154,16 @@ def _session(settings: RunSettings, start: Start, saved: Saved, env: Env, data: 
     history = History(start.tasks.names, start.metric.name, start.metric.higher_is_better)
     threads = _num_threads(saved.before.get("threads"), settings.compute.num_threads, env.engine)
     about = saved.about | {"plans": [asdict(plan) for plan in env.engine.plans], "threads": threads}
-    if saved.state is None or plane.private:  # a site meets others in the start, whose run may be new
+    if saved.state is None or plane.cross_silo:  # a site meets others in the start, whose run may be new
         quiet = own_filter("ignore") if saved.state else nullcontext()
         with same_threads(threads), name_limits(env.engine.plans), quiet:
             data = method.start(data, env)
     if saved.state is not None:
         state, history = saved.state
         data = to_device(state, method.fields, start.tasks.device)
-        data = data if plane.private else keep_own(data, settings.fields, plane)  # between sites nobody has saved more
+        data = (
+            data if plane.cross_silo else keep_own(data, settings.fields, plane)
+        )  # between sites nobody has saved more
         _require_rounds(data.round, settings)
     _warn_of_phases(method, settings.rounds)
     warn_of_unlike(method, start.modules)

@@ -73,10 +73,10 @@ class Result(Predicts):
 
     def _model(self, position: int) -> nn.Module:
         plane = self.env.plane
-        if not bool(plane.known(torch.tensor(position))):
+        if not bool(plane.is_local(torch.tensor(position))):
             cure = "ask for it there, or save the result, by result.save(folder) in all processes, and load it"
-            if plane.private:
-                cure = f"each site has its own only, here that of {plane.called!r}"
+            if plane.cross_silo:
+                cure = f"each site has its own only, here that of {plane.party!r}"
             raise UnknownError(
                 f"node {self.tasks.names[position]!r}",
                 f"the model of {self.tasks.names[position]!r} is {plane.where(position)}: {cure}",
@@ -115,12 +115,12 @@ class Result(Predicts):
             InUseError: If something else writes to it for more than a minute.
         """
         plane = self.env.plane
-        with plane.agreed():
-            if plane.private:
+        with plane.raise_on_all():
+            if plane.cross_silo:
                 _save_own(folder, self)
                 return Path(folder)
             stacks = plane.whole(self.stacks)
-            if plane.speaks:
+            if plane.is_main:
                 save_models(folder, stacks, self.modules, self.tasks, self.graph(), self.about())
         return Path(folder)
 
@@ -180,9 +180,9 @@ class Result(Predicts):
         """
         if "mixer" not in self.data:
             raise UnsupportedError("result", f"{self.method.name} learns no mixer that transfers: use meta_l2c")
-        with self.env.plane.agreed():
+        with self.env.plane.raise_on_all():
             mixer = self.data.mixer.of(None if node is None else find_node(node, self.tasks.names))
-            if self.env.plane.speaks:
+            if self.env.plane.is_main:
                 mixer.save(path)
         return Path(path)
 

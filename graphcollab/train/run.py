@@ -114,6 +114,6 @@ def run(
         Compute.of(compute),
     )
     settings, plane = meet_others(settings)
-    with ExitStack() as held, plane.agreed():
+    with ExitStack() as held, plane.raise_on_all():
         held.callback(let_go)
         return prepare(settings, plane, held).play()

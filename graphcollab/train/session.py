@@ -93,8 +93,8 @@ class Session:
         with torch.enable_grad(), same_threads(self.threads), limited, _finish_round_on_interrupt() as self._interrupt:
             try:
                 looks = any(not isinstance(callback, Progress) for callback in self.env.observers)
-                self._looked_at = looks if plane.private else any(plane.everyone(looks))
-                with plane.agreed():
+                self._looked_at = looks if plane.cross_silo else any(plane.all_gather_object(looks))
+                with plane.raise_on_all():
                     self._begin()
                     for callback in self.env.observers:
                         callback.on_start(self.seen, self.history, self.settings.rounds)
@@ -136,7 +136,7 @@ class Session:
         self.data = data
 
     def _end_round(self) -> None:
-        with self.env.plane.agreed():
+        with self.env.plane.raise_on_all():
             _report_isolated(self.data, self.history)
             _report_refused(self.env.plane, self.data.round, self.history)
             if may_have_dropped(self.settings.method, self.data):
@@ -169,11 +169,11 @@ class Session:
         Between sites each decides by itself; all know alike when a run is over, unless a callback may end it.
         """
         plane = self.env.plane
-        if plane.private:
+        if plane.cross_silo:
             looks = any(type(callback).should_stop is not Callback.should_stop for callback in self.env.observers)
             met = looks and not self._finished()  # at its end a site that comes back later finds nobody
-            return asked, plane.everyone(over)[0] if met else over, due
-        told = plane.everyone([asked, over, due])
+            return asked, plane.all_gather_object(over)[0] if met else over, due
+        told = plane.all_gather_object([asked, over, due])
         return any(one[0] for one in told), told[0][1], told[0][2]
 
     def _told_to_others(self) -> bytes:
@@ -205,9 +205,9 @@ class Session:
         seconds = self._before + time.perf_counter() - self._began  # those before a resume included
         try:
             require_one_state(data, (*LOOP, *self.settings.method.fields), self.env.plane)
-            with self.env.plane.agreed():
+            with self.env.plane.raise_on_all():
                 values = evaluate(self.settings.method, data, self.env, self.metric)
-                if self.env.plane.private and len(history):  # what sites have counted that are not there is not told
+                if self.env.plane.cross_silo and len(history):  # what sites have counted that are not there is not told
                     values |= {name: torch.maximum(values[name], history.last(name)) for name in SENT}
                 history.add(data.round, seconds, values)
                 self._warn_of_undefined()
@@ -233,15 +233,15 @@ class Session:
         if self.settings.patience is not None and "best" in self.data:
             self.history.returned = self.data.best["evaluation"]
             self.data, self._shown = Data(**self.data.best["state"]), None
-        with self.env.plane.agreed():
+        with self.env.plane.raise_on_all():
             report_collapse(self.settings.method, self.shown, self.env, self.history)
             report_divergence(self.settings.method, self.data, self.env, self.history)
 
     def _warn_of_undefined(self) -> None:
         if not self._told and any(map(self.history.undefined, ("val", "test"))):
             known = told_by_table(self.env.engine.tasks)
-            if not self.env.plane.private:  # a party reads its own warnings only
-                known = [*itertools.chain(*self.env.plane.everyone(known))]
+            if not self.env.plane.cross_silo:  # a party reads its own warnings only
+                known = [*itertools.chain(*self.env.plane.all_gather_object(known))]
             self._told = warn_of_undefined([self.history], self.metric, len(self.history.names), known)
 
 

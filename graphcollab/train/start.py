@@ -24,7 +24,7 @@ from graphcollab._base.keyed import keyed_seed
 from graphcollab._base.naming import find_nodes
 from graphcollab._base.settings import Natural, Seed, SettingError, checked
 from graphcollab.analysis.metrics import Metric
-from graphcollab.comm import agreed
+from graphcollab.comm import raise_on_all
 from graphcollab.comm.launch import meet
 from graphcollab.comm.plane import BYTES_PER_FLOAT, Plane
 from graphcollab.components.allowed import allow, components
@@ -142,7 +142,7 @@ def tasks_of(tasks: Callable[[int], Tasks], seed: int) -> Tasks:
         raise SettingError("tasks", f"a function from a seed to Tasks, lambda seed: ... ({error})", tasks) from None
     except ValueError:  # of some functions in C there is no signature
         pass
-    with agreed():
+    with raise_on_all():
         drawn: object = tasks(seed)
     if not isinstance(drawn, Tasks):
         raise InvalidTypeError(

@@ -50,7 +50,7 @@ def agree_at_receivers(alone, many, owners, edges):
 
 def test_mixing_is_the_same_at_every_receiver(owners):
     rows, edges, weight = numbers(NODES, WIDTH), some_edges(), numbers(20)
-    alone, many, meeting = spread(owners, lambda plane: plane.mix(plane.mine(rows), weight, edges))
+    alone, many, meeting = spread(owners, lambda plane: plane.mix(plane.local_values(rows), weight, edges))
     dense = torch.zeros(NODES, NODES, dtype=torch.float64).index_put((edges[1], edges[0]), weight, accumulate=True)
     torch.testing.assert_close(alone, dense @ rows)
     for nodes, found in zip(owners, many, strict=True):
@@ -65,9 +65,9 @@ def test_rows_that_several_read_come_once(owners):
     rows, edges, weight = numbers(NODES, WIDTH), some_edges(), numbers(20)
 
     def several(plane):
-        own = plane.mine(rows).clone()
+        own = plane.local_values(rows).clone()
         change = plane.change(own, 2 * own)
-        plane.bring(edges[:, :8], lambda: [own[:, :3], change])
+        plane.prefetch(edges[:, :8], lambda: [own[:, :3], change])
         found = [plane.mix(own[:, :3], weight[:8], edges[:, :8]), plane.mix(change, weight[:8], edges[:, :8])]
         found += [plane.mix(own[:, :3], weight, edges), plane.mix(own[:, :3], weight[5:], edges[:, 5:])]
         plane.forget()
@@ -86,24 +86,26 @@ def test_rows_that_several_read_come_once(owners):
 @pytest.mark.parametrize("operator", ["products", "cosines", "distances"])
 def test_comparisons_are_known_at_receivers(owners, operator):
     a, b, edges = numbers(NODES, WIDTH), numbers(NODES, WIDTH).flip(0), some_edges()
-    alone, many, _ = spread(owners, lambda plane: getattr(plane, operator)(plane.mine(a), plane.mine(b), edges))
+    alone, many, _ = spread(
+        owners, lambda plane: getattr(plane, operator)(plane.local_values(a), plane.local_values(b), edges)
+    )
     agree_at_receivers(alone, many, owners, edges)
     group = torch.tensor([0, 0, 1, 1, 0, 1, 1])
     if operator != "products":
-        grouped = spread(owners, lambda p: getattr(p, operator)(p.mine(a), p.mine(b), edges, group))
+        grouped = spread(owners, lambda p: getattr(p, operator)(p.local_values(a), p.local_values(b), edges, group))
         agree_at_receivers(*grouped[:2], owners, edges)
 
 
 def test_gradients_do_not_go_back_to_other_processes(owners):
     rows, edges = numbers(NODES, WIDTH), some_edges()
     with raises("contract", "rows"):
-        spread(owners, lambda p: p.products(p.mine(rows), p.mine(rows).clone().requires_grad_(), edges))
+        spread(owners, lambda p: p.products(p.local_values(rows), p.local_values(rows).clone().requires_grad_(), edges))
 
 
 def test_totals_are_the_same_everywhere(owners):
     rows, weight = numbers(NODES, WIDTH), numbers(NODES)
     links = torch.stack([torch.arange(NODES), torch.tensor([0, 1, 0, 1, 1, 0, 0])])
-    alone, many, _ = spread(owners, lambda plane: plane.totals([plane.mine(rows)], [weight], links, 2)[0])
+    alone, many, _ = spread(owners, lambda plane: plane.group_sums([plane.local_values(rows)], [weight], links, 2)[0])
     torch.testing.assert_close(alone[0], weight[[0, 2, 5, 6]] @ rows[[0, 2, 5, 6]])
     for found in many:
         torch.testing.assert_close(found, alone, rtol=1e-12, atol=1e-12)
@@ -114,9 +116,9 @@ def test_what_is_known_at_a_receiver_can_be_told():
     owners, edges, values = OWNERS["uneven"], some_edges(), numbers(20)
 
     def told(plane):
-        here = plane.transport.here(edges[1])
+        here = plane.transport.local_mask(edges[1])
         known = values if here is None else values.masked_fill(~here, torch.nan)
-        return plane.tell(known, edges[1]), plane.tell(known, edges[1], edges[0])
+        return plane.broadcast(known, edges[1]), plane.broadcast(known, edges[1], edges[0])
 
     alone, many, _ = spread(owners, told)
     assert torch.equal(alone[0], values)
@@ -129,7 +131,7 @@ def test_what_is_known_at_a_receiver_can_be_told():
 
 def test_values_of_nodes_are_gathered(owners):
     values = torch.arange(NODES) * 10
-    _, many, _ = spread(owners, lambda plane: plane.gather(plane.mine(values)))
+    _, many, _ = spread(owners, lambda plane: plane.all_gather_nodes(plane.local_values(values)))
     assert all(torch.equal(found, values) for found in many)
 
 
@@ -147,7 +149,7 @@ def test_models_travel_to_the_data_they_meet(owners, to, kinds):
         members = [plane.own if kind is None else plane.own[kind[plane.own] == s] for s in range(len(specs))]
         tensors = [m[:, None].double() + torch.arange(s.num_columns) for m, s in zip(members, specs, strict=True)]
         models = Stacks(specs, tuple(tensors), tuple(members))
-        known = torch.full_like(data, torch.nan).index_put((plane.own,), plane.mine(data))
+        known = torch.full_like(data, torch.nan).index_put((plane.own,), plane.local_values(data))
 
         def answer(rows):
             out = torch.empty(len(rows), dtype=torch.float64)
@@ -155,7 +157,7 @@ def test_models_travel_to_the_data_they_meet(owners, to, kinds):
                 out[where] = rows.parameters(s, where)[:, :3].sum(1) * known[rows.node[where]]
             return out
 
-        return Plane(NODES, plane.transport, kind).at_data(Rows(models, edges[1], edges[0]), answer, to)
+        return Plane(NODES, plane.transport, kind).evaluate_at(Rows(models, edges[1], edges[0]), answer, to)
 
     alone, many, _ = spread(owners, answers)
     torch.testing.assert_close(alone, (3 * edges[0] + 3) * data[edges[1]])
@@ -172,7 +174,7 @@ def test_charges_are_counted_once(owners):
 
     def charge(plane):
         data = Data(num_nodes=NODES, bytes_sent=torch.zeros(NODES, dtype=torch.float64))
-        here = plane.transport.here(edges[1])
+        here = plane.transport.local_mask(edges[1])
         known = weight if here is None else weight.masked_fill(~here, torch.nan)
         used = known != 0
         data = plane.charge(data, edges[0][used], 10, at=edges[1][used])
@@ -189,7 +191,7 @@ def test_an_error_in_one_process_is_raised_by_all():
         plane = Plane(NODES, transport)
         if 0 in plane.own:
             raise ValueError("node 0 has no samples")
-        return plane.reduce(torch.zeros(1))
+        return plane.all_reduce(torch.zeros(1))
 
     with pytest.raises(ValueError, match="node 0 has no samples"):
         in_lockstep(OWNERS["uneven"], fail)
@@ -198,9 +200,11 @@ def test_an_error_in_one_process_is_raised_by_all():
 def test_processes_that_branch_differently_are_found():
     def branch(transport):
         plane = Plane(NODES, transport)
-        return plane.reduce(torch.zeros(1)) if 0 in plane.own else plane.gather(torch.zeros(len(plane.own)))
+        return (
+            plane.all_reduce(torch.zeros(1)) if 0 in plane.own else plane.all_gather_nodes(torch.zeros(len(plane.own)))
+        )
 
-    with raises("state", "processes", "'reduce'", "'gather'", kind=RuntimeError):
+    with raises("state", "processes", "'all_reduce'", "'all_gather_nodes'", kind=RuntimeError):
         in_lockstep(OWNERS["two"], branch)
 
 
@@ -210,11 +214,11 @@ def test_edges_found_at_receivers_are_put_together_and_told():
     heard = torch.tensor([[1, 6], [0, 0]])
 
     def found(plane):
-        here = plane.transport.here(relation.edge_index[1])
+        here = plane.transport.local_mask(relation.edge_index[1])
         here = torch.ones(20, dtype=torch.bool) if here is None else here
         own = Relation(relation.edge_index[:, here], values[here], relation.size)
-        texts = plane.texts({k: f"node {k}" for k in plane.own.tolist()})
-        return plane.together(own), plane.told_by(own.select(own.values > 0), heard), texts
+        texts = plane.gather_texts({k: f"node {k}" for k in plane.own.tolist()})
+        return plane.merge_edges(own), plane.neighbor_all_gather(own.select(own.values > 0), heard), texts
 
     _, many, _ = spread(OWNERS["two"], found)
     key = edges[1] * NODES + edges[0]

@@ -38,7 +38,7 @@ class Door:
     def __init__(self, room: Room, place: int, change: Callable[[Any], Any] = lambda value: value) -> None:
         self.room, self.place, self.change = room, place, change
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         return self.room.meet(self.place, self.change(value))
 
 

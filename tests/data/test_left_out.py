@@ -77,7 +77,7 @@ def test_errors_count_rows_as_the_table_does():
 
 def test_a_site_of_its_own_leaves_out_rows():
     class Alone:
-        def everyone(self, value):
+        def all_gather_object(self, value):
             return [value]
 
     own = {"x": [*range(8)], "y": [0, 1, None, 1, 0, 1, 0, 1]}

@@ -25,7 +25,7 @@ def test_samples_are_in_the_process_of_their_node_only(tmp_path):
 ROWS = """
 import sys, torch
 from graphcollab import methods, run
-from graphcollab.comm import speaks
+from graphcollab.comm import is_main_process
 from graphcollab.testing import Scene
 from graphcollab.train import Compute
 scene = Scene.small()

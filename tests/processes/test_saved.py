@@ -216,7 +216,7 @@ def test_control_c_finishes_the_round_and_saves(tmp_path):
 TROUBLE = """
 import os, sys, torch
 from graphcollab import compare, methods
-from graphcollab.comm import agreed
+from graphcollab.comm import raise_on_all
 from graphcollab.testing import Scene
 rank = int(os.environ["RANK"])
 
@@ -226,7 +226,7 @@ def tasks(seed):
     return Scene.small().tasks.hold_out(0.3, seed, into="test")
 
 try:
-    with agreed():
+    with raise_on_all():
         assert rank == 0, "only one of us fails"
 except AssertionError as error:
     sys.stdout.write(f"told: {error}\\n")

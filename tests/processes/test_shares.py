@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.comm import deal, speaks
+from graphcollab.comm import deal, is_main_process
 from graphcollab.comm.launch import launched, meet
 from graphcollab.components.state import LOOP, join_rows, split_rows, with_rows
 from graphcollab.data import Tasks
@@ -39,7 +39,7 @@ def test_fewer_nodes_than_processes_are_refused():
 
 def test_a_process_alone_owns_all_and_speaks():
     assert not launched()
-    assert speaks()
+    assert is_main_process()
     assert meet(["a", "b"], lambda: torch.ones(2)).own(2).tolist() == [0, 1]
     with raises("conflict", "placement"):
         meet(["a", "b"], lambda: torch.ones(2), [0, 1])

@@ -234,13 +234,13 @@ def test_other_architectures():
 
 
 def test_another_version(monkeypatch):
-    everyone = Gathering.everyone
+    everyone = Gathering.all_gather_object
 
     def other(self, value):
         version = "2" if value.get("site") == "va" else "1"
         return everyone(self, {**value, "version": version} if "version" in value else value)
 
-    monkeypatch.setattr(Gathering, "everyone", other)
+    monkeypatch.setattr(Gathering, "all_gather_object", other)
     assert "different versions of graphcollab, 1 at 'cleveland'" in refused(plays)
 
 

@@ -80,12 +80,12 @@ def play(act: Callable[[Plane], Any], door: type[Door] = Door) -> dict[str, Any]
 
 
 def texts(plane: Plane, mine: list[int]) -> object:
-    return plane.texts({node: f"{node} has diverged" for node in mine})
+    return plane.gather_texts({node: f"{node} has diverged" for node in mine})
 
 
 def together(plane: Plane, mine: list[int]) -> object:
     edges = torch.tensor([[(node + 1) % 4 for node in mine], mine])
-    return plane.together(Relation(edges, torch.ones(len(mine)), (4, 4))).edge_index.tolist()
+    return plane.merge_edges(Relation(edges, torch.ones(len(mine)), (4, 4))).edge_index.tolist()
 
 
 def collect(plane: Plane, mine: list[int]) -> object:
@@ -105,7 +105,7 @@ def test_sites_speak_for_their_own_nodes(say):
     """Site d says something of node 0, too, which is a's: all refuse that, and name d."""
     honest = play(lambda plane: say(plane, plane.own.tolist()))
     assert all(found == FOUND[say] for found in honest.values())
-    for found in play(lambda plane: say(plane, [0, 3] if plane.called == "d" else plane.own.tolist())).values():
+    for found in play(lambda plane: say(plane, [0, 3] if plane.party == "d" else plane.own.tolist())).values():
         assert isinstance(found, FrameError)
         assert "a message of d is not as it should be: it speaks for nodes of other sites" in str(found)
 
@@ -132,6 +132,6 @@ def test_initial_models_are_those_of_the_first_site():
 
     def begin(plane: Plane) -> list[float]:
         own = torch.full((1, 2), 1.0 + plane.own[0])
-        return plane.tell(own, torch.zeros(1, dtype=torch.int64), what="the initial model").tolist()
+        return plane.broadcast(own, torch.zeros(1, dtype=torch.int64), what="the initial model").tolist()
 
     assert play(begin) == {name: [[1.0, 1.0]] for name in NAMES}

@@ -140,7 +140,7 @@ def test_a_leak_would_be_found(monkeypatch):
     """DAC's memory, told to everybody as it was once."""
 
     def digest(self, data, env):
-        env.plane.transport.concat(data.memory.edge_index[1], data.memory.values)
+        env.plane.transport.all_gather(data.memory.edge_index[1], data.memory.values)
         return inner(self, data, env)
 
     inner = AdaptivePeers.digest
@@ -154,7 +154,7 @@ def test_no_verb_tells_everybody_a_model():
 
     def act(sites):
         models = Stacks((Spec(),), (torch.rand(1, 4),), (sites.nodes,))
-        with raises("contract", "method", sites.called):
+        with raises("contract", "method", sites.party):
             Plane(3, sites).whole(models)
         return True
 
@@ -187,7 +187,7 @@ def test_entries_are_passed_on_along_edges():
         own = int(sites.nodes)
         mine = torch.tensor(entries[own], dtype=torch.float64)
         edges = torch.tensor([[1, 2], [0, 0]])
-        return sites.pass_on(torch.full((len(mine),), own), edges, 10 * torch.arange(len(mine)), mine)
+        return sites.neighbor_all_gather(torch.full((len(mine),), own), edges, 10 * torch.arange(len(mine)), mine)
 
     found = exchange(act)
     owner, places, values = found["a"][0]
@@ -205,7 +205,7 @@ def test_a_site_that_speaks_for_another_is_refused():
 
     def act(sites):
         nodes = sites.nodes[-1:]
-        return sites.pass_on(nodes, torch.tensor([[1, 2], [0, 0]]), torch.ones(1))
+        return sites.neighbor_all_gather(nodes, torch.tensor([[1, 2], [0, 0]]), torch.ones(1))
 
     with raises("damaged", "site 'b'", kind=FrameError):
         exchange(act, {"b": [0, 2, 1]})

@@ -97,7 +97,7 @@ class _Meeting:
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
-    def everyone(self, value: Any) -> list[Any]:
+    def all_gather_object(self, value: Any) -> list[Any]:
         return [*self.connection.tell("values", value)[0].values()]
 
 

@@ -99,12 +99,12 @@ class Small:
         value = self.value
         heard = self.sites.fetch(torch.tensor([[value]]), own, edges)
         told = torch.tensor([value if k in own.tolist() else 0.0 for k in range(4)])
-        back = self.sites.tell(told, torch.arange(4), (torch.arange(4) + 1) % 4)  # the same number, another way
+        back = self.sites.broadcast(told, torch.arange(4), (torch.arange(4) + 1) % 4)  # the same number, another way
         if len(heard):
             assert back[own - 1].item() == heard.item()
             value = (value + heard.item()) / 2
-        (total,) = self.sites.reduce(torch.tensor([self.value]) * working[own])
-        assert self.sites.everyone(self.round) == [self.round] * len(self.connection.present)
+        (total,) = self.sites.all_reduce(torch.tensor([self.value]) * working[own])
+        assert self.sites.all_gather_object(self.round) == [self.round] * len(self.connection.present)
         self.sites.commit()
         self.value, self.round = value, self.round + 1
         self.there.append([name for name, works in zip(NAMES, working.tolist(), strict=True) if works])
@@ -112,7 +112,7 @@ class Small:
 
     def look(self) -> None:
         """Evaluate it."""
-        found = self.sites.gather(torch.tensor([self.value]))[0]
+        found = self.sites.all_gather_nodes(torch.tensor([self.value]))[0]
         assert found[self.sites.nodes].item() == self.value
         there = [name in self.connection.present for name in NAMES]
         assert found.isnan().tolist() == [not one for one in there]
@@ -256,7 +256,7 @@ def test_the_coordinator_never_sees_what_goes_from_site_to_site():
     def act(connection: Connection) -> None:
         sites = Sites(connection, torch.arange(4))
         sites.fetch(secret, sites.nodes, torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
-        sites.tell(torch.full((4, 2), 1234567.0), torch.arange(4), torch.tensor([1, 2, 3, 0]))
+        sites.broadcast(torch.full((4, 2), 1234567.0), torch.arange(4), torch.tensor([1, 2, 3, 0]))
 
     hall.play(act)
     assert seen

@@ -26,15 +26,15 @@ CHANGES: dict[str, Callable[[torch.Tensor], list[torch.Tensor]]] = {
 
 
 def gather(sites: Sites) -> tuple[torch.Tensor, ...]:
-    return sites.gather(torch.ones(len(sites.nodes), 3))
+    return sites.all_gather_nodes(torch.ones(len(sites.nodes), 3))
 
 
 def concat(sites: Sites) -> tuple[torch.Tensor, ...]:
-    return sites.concat(sites.nodes, torch.ones(len(sites.nodes), 3))[1:]
+    return sites.all_gather(sites.nodes, torch.ones(len(sites.nodes), 3))[1:]
 
 
 def tell(sites: Sites) -> tuple[torch.Tensor, ...]:
-    return (sites.tell(torch.ones(3, 3), torch.arange(3)),)
+    return (sites.broadcast(torch.ones(3, 3), torch.arange(3)),)
 
 
 def errors(act: Callable[[Sites], object], change: Callable[[torch.Tensor], list[torch.Tensor]]) -> dict[str, object]:

@@ -22,36 +22,36 @@ from graphcollab.train import evaluate
 # - IFCA: which center every node has chosen (gather);
 # - meta-L2C: gradients of the encoders and losses, in one (reduce).
 MEETINGS = {
-    "cga": ["fetch", "tell", "tell"],
-    "cobo": ["fetch", "tell", "tell"],
-    "dac": ["fetch", "concat", "concat"],
+    "cga": ["fetch", "broadcast", "broadcast"],
+    "cobo": ["fetch", "broadcast", "broadcast"],
+    "dac": ["fetch", "all_gather", "all_gather"],
     "dfedavgm": ["fetch"],
-    "directed": ["fetch", "tell"],
-    "ditto": ["reduce"],
+    "directed": ["fetch", "broadcast"],
+    "ditto": ["all_reduce"],
     "dpfl": ["fetch"],
     "dpsgd": ["fetch"],
-    "fc": ["fetch", "tell", "tell"],
+    "fc": ["fetch", "broadcast", "broadcast"],
     "fedamp": ["fetch"],
-    "fedavg": ["reduce"],
-    "fedavg_finetuned": ["reduce"],
-    "fedclassavg": ["reduce"],
-    "fedproto": ["reduce", "reduce"],
-    "fedsim": ["reduce"],
-    "flt": ["reduce"],
-    "fomo": ["fetch", "concat"],
+    "fedavg": ["all_reduce"],
+    "fedavg_finetuned": ["all_reduce"],
+    "fedclassavg": ["all_reduce"],
+    "fedproto": ["all_reduce", "all_reduce"],
+    "fedsim": ["all_reduce"],
+    "flt": ["all_reduce"],
+    "fomo": ["fetch", "all_gather"],
     "heurfedamp": ["fetch"],
-    "ifca": ["reduce", "gather"],
+    "ifca": ["all_reduce", "all_gather_nodes"],
     "l2c": ["fetch"],
     "local": [],
     "mapl": ["fetch"],
-    "meta_l2c": ["fetch", "reduce"],
-    "oracle": ["fetch", "concat"],
-    "panm": ["fetch", "concat"],
-    "partial_pooling": ["reduce"],
-    "pens": ["fetch", "concat"],
+    "meta_l2c": ["fetch", "all_reduce"],
+    "oracle": ["fetch", "all_gather"],
+    "panm": ["fetch", "all_gather"],
+    "partial_pooling": ["all_reduce"],
+    "pens": ["fetch", "all_gather"],
     "pfedgraph": ["fetch"],
-    "pfedsim": ["reduce"],
-    "random_peers": ["fetch", "concat"],
+    "pfedsim": ["all_reduce"],
+    "random_peers": ["fetch", "all_gather"],
 }
 
 
@@ -92,7 +92,7 @@ def test_evaluations_and_those_who_look_on_are_told_all_in_one_meeting():
         return values, tell_all(data, (*LOOP, *method.fields), env.plane)
 
     (values, data), (found, meeting) = look(), in_lockstep(OWNERS, look)
-    assert meeting.verbs[-2:] == ["reduce", "reduce"]
+    assert meeting.verbs[-2:] == ["all_reduce", "all_reduce"]
     assert meeting.verbs[-3] == "status"
     for told, state in found:
         assert told.keys() == values.keys()

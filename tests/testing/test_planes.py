@@ -152,7 +152,7 @@ class Hoard(Formula):
     keeps: ClassVar[tuple[Field, ...]] = (Field("hoard", "rows", "models of all", "phase", "owner"),)
 
     def weights(self, data, env):
-        data.hoard = env.plane.gather(data.x.part("all"))
+        data.hoard = env.plane.all_gather_nodes(data.x.part("all"))
         return torch.full_like(data.edge_weight, 1 / 6)
 
 
@@ -250,7 +250,7 @@ class Fails(Formula):
         weight = torch.full_like(data.edge_weight, 1 / 6)
         if not self.late:
             env.plane.mix(data.x.part("all"), weight, data.edge_index)
-        if bool(env.plane.known(torch.tensor(4))):
+        if bool(env.plane.is_local(torch.tensor(4))):
             raise ValueError(f"{env.engine.tasks.names[4]} has no sample that can be looked at")
         return weight
 

@@ -90,7 +90,7 @@ def test_what_does_not_go_with_it_is_refused() -> None:
 
 def test_sites_that_keep_their_rows_name_the_weights() -> None:
     class Alone:
-        def everyone(self, value):
+        def all_gather_object(self, value):
             return [value]
 
     table = {name: np.array(values)[::2] for name, values in rows().items() if name != "site"}

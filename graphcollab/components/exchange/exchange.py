@@ -155,7 +155,7 @@ class Exchange(Exchanger):
         gradient = env.plane.products(cotangent, term(sent, env, self.message, self.part), data.edge_index)
         if self.against is not None:
             own = (cotangent * term(sent, env, self.against, self.part)).sum(1).cpu()
-            gradient = gradient - env.plane.here(own, data.num_nodes)[data.edge_index[1]]
+            gradient = gradient - env.plane.from_local(own, data.num_nodes)[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = copy.copy(data)
         given.edge_weight = data.edge_weight.detach().requires_grad_()
@@ -238,7 +238,7 @@ class LaplacianPull(Exchange):
         sender, receiver = data.edge_index
         data = copy.copy(data)
         if "edge_told" not in data:
-            data.edge_told = env.plane.tell(data.edge_weight, receiver)
+            data.edge_told = env.plane.broadcast(data.edge_weight, receiver)
         known = data.edge_told
         if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
             return data
@@ -285,7 +285,7 @@ class ShrinkIntercepts(Exchange):
         steps = local_steps(sizes, self.taken.batch_size, self.taken.epochs, self.taken.steps)
         pull = self.taken.optimizer.lr * self.shrink * steps * trained / sizes.clamp(min=1)  # [K]
         own, mean = data.x_local.part("intercept"), data.x.part("intercept")
-        kept = beside(env.plane.mine(1 / (1 + pull))[:, None].to(own.dtype), own)
+        kept = beside(env.plane.local_values(1 / (1 + pull))[:, None].to(own.dtype), own)
         data.x = data.x.with_part("intercept", torch.lerp(mean, own, kept))
         return data
 
@@ -294,7 +294,7 @@ def _with_base(env: Env, ways: Ways, sent: Sent, mixed: Tensor) -> Tensor:
     """Return b_i + s Σ w (m − a_i), [k, P], given what nodes get of the sums s Σ w m."""
     if sent.against is not None:
         total = sent.scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
-        total = env.plane.mine(total[ways.home])
+        total = env.plane.local_values(total[ways.home])
         mixed = torch.addcmul(mixed, sent.against, beside(total[:, None].to(mixed.dtype), mixed), value=-1)
     return mixed if sent.base is None else mixed + sent.base
 

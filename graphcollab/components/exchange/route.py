@@ -56,20 +56,20 @@ class Ways(NamedTuple):
         if self.home is None:
             pairs = zip(sent, weights, strict=True)
             return [env.plane.mix(one.rows, weight, self.edge_index, one.base, one.against) for one, weight in pairs]
-        return env.plane.totals([one.rows for one in sent], weights, self.edge_index, self.places)
+        return env.plane.group_sums([one.rows for one in sent], weights, self.edge_index, self.places)
 
     def gather(self, env: Env, sums: Tensor) -> Tensor:
         """Return what every node gets of the places' sums, [k, P]; what is one for all is stored once."""
         if self.home is None:
             return sums
-        home = env.plane.mine(self.home)
+        home = env.plane.local_values(self.home)
         return sums.expand(len(home), -1) if self.places == 1 else pick(sums, home)
 
     def unless_kept(self, env: Env, new: Tensor, old: Tensor) -> Tensor:
         """Return new rows [k, P], but the old ones of nodes that keep theirs."""
         if self.keeps is None or (self.places == 1 and not bool(self.keeps.any())):
             return new
-        return torch.where(beside(env.plane.mine(self.keeps)[:, None], old), old, new)
+        return torch.where(beside(env.plane.local_values(self.keeps)[:, None], old), old, new)
 
 
 @dataclass(frozen=True)

@@ -154,18 +154,18 @@ class PrototypeAverage(Exchanger):
         if len(nodes) == 0:
             return data
         _, classes, width = data.prototypes.shape
-        nodes = env.plane.at_home(nodes)
+        nodes = env.plane.local(nodes)
         means, counts = class_means(data, env, nodes, classes, width)
         weight = counts if self.route.weights == "counts" else (counts > 0).to(counts.dtype)
         place, servers = beside(places(data.server)[nodes], weight), data.server.size[1]
-        (total,) = env.plane.reduce(weight.new_zeros(servers, classes).index_add_(0, place, weight))  # [G, C]
+        (total,) = env.plane.all_reduce(weight.new_zeros(servers, classes).index_add_(0, place, weight))  # [G, C]
         total_or_one = total.where(total > 0, 1)  # weights may sum to less than 1
         share = weight / total_or_one[place]  # [n, C]
         if servers == 1:
             average = torch.einsum("nc,ncd->cd", share, means)[None]
         else:
             average = means.new_zeros(servers, classes, width).index_add_(0, place, share[..., None] * means)
-        (average,) = env.plane.reduce(average)
+        (average,) = env.plane.all_reduce(average)
         return self._send_down(data, env, nodes, (counts > 0).sum(1), average, total > 0)
 
     def at_server(self, data: Data) -> Tensor:
@@ -179,7 +179,7 @@ class PrototypeAverage(Exchanger):
             prototypes = torch.where(heard[0, :, None], average[0], data.prototypes[0]).expand_as(data.prototypes)
             known = (data.prototype_known[0] | heard[0]).expand_as(data.prototype_known)
         else:
-            reached, place = (beside(env.plane.mine(values), heard) for values in (reached, place))
+            reached, place = (beside(env.plane.local_values(values), heard) for values in (reached, place))
             news = reached[:, None] & heard[place]  # [k, C]
             prototypes = torch.where(news[..., None], average[place], data.prototypes)
             known = data.prototype_known | news

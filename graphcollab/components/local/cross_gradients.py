@@ -119,7 +119,7 @@ class CrossGradients(Local):
             bad, combined, found = torch.zeros_like(receiver, dtype=torch.bool), [], []
             for edges in _by_receiver(receiver, asked, chunk):
                 nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
-                some = (env.plane.known(nodes) & able[nodes]).nonzero().flatten()
+                some = (env.plane.is_local(nodes) & able[nodes]).nonzero().flatten()
                 nodes, edges, others = nodes[some], edges[some], pick(others, some)
                 place = beside(data.x.place(nodes), own)
                 finite = torch.isfinite(_squares(others))
@@ -139,12 +139,12 @@ class CrossGradients(Local):
         bad = answered[bad[answered]]
         taken.answers_lost = torch.zeros_like(receiver, dtype=torch.bool).index_fill(0, bad, True)
         if len(bad) or len(answered) < len(asked):
-            blamed = bad[:0] if env.plane.private else _to_blame(data, answered, bad)
-            if env.plane.private:  # nobody can accuse another site: it counts as away for those who found it out
-                env.plane.refuse(sender[bad[env.plane.known(receiver[bad])]])
+            blamed = bad[:0] if env.plane.cross_silo else _to_blame(data, answered, bad)
+            if env.plane.cross_silo:  # nobody can accuse another site: it counts as away for those who found it out
+                env.plane.refuse(sender[bad[env.plane.is_local(receiver[bad])]])
             taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
             anew = receiver[torch.cat([bad, asked[~torch.isin(asked, answered)]])].unique()
-            place = beside(data.x.place(anew[env.plane.known(anew)]), own)
+            place = beside(data.x.place(anew[env.plane.is_local(anew)]), own)
             direction[place], share[anew] = own[place], 1
             weight = torch.where(torch.isin(receiver, anew), rests, weight)
             again = torch.isin(receiver[answered], anew) & ~torch.isin(answered, bad)
@@ -166,7 +166,7 @@ class CrossGradients(Local):
 
         Gradients of the part come by themselves, too. Where a loss or one of these is not finite, ``bad_step`` is 0.
         """
-        taken, nodes = copy.copy(data), env.plane.at_home(data.trains.nonzero().flatten())
+        taken, nodes = copy.copy(data), env.plane.local(data.trains.nonzero().flatten())
         models, gradients = list(data.x.tensors), [torch.zeros_like(tensor) for tensor in data.x.tensors]
         taken.train_loss, taken.bad_step = data.train_loss.clone(), torch.full_like(data.node_id, -1)
         trained, losses = [], []
@@ -202,14 +202,14 @@ class CrossGradients(Local):
     def _tell(self, bad: Tensor, finite: Tensor, data: Data, env: Env) -> tuple[Tensor, Tensor]:
         """Tell everybody what receivers know of edges, mask [E], and nodes of themselves, [K]; return both."""
         owner = torch.cat([data.edge_index[1], torch.arange(data.num_nodes)])
-        told = env.plane.tell(torch.cat([bad, finite]), owner)
+        told = env.plane.broadcast(torch.cat([bad, finite]), owner)
         return told[: len(bad)], told[len(bad) :]
 
     def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
         sender, receiver = data.edge_index[:, edges.flatten()]
         rows = Rows.with_part_of(data.x, sender, receiver, self.part)
-        answers = env.plane.at_data(rows, lambda rows: self._gradient(rows, data, env, self.part)[1], to="model")
+        answers = env.plane.evaluate_at(rows, lambda rows: self._gradient(rows, data, env, self.part)[1], to="model")
         return answers.unflatten(0, edges.shape)
 
     def _count(self, data: Data, env: Env, asked: Tensor) -> Data:

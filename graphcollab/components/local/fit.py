@@ -105,7 +105,7 @@ class Fit(LocalSteps, Local):
         return data
 
     def __call__(self, data: Data, env: Env) -> Data:
-        nodes = env.plane.at_home(data.trains.nonzero().flatten())
+        nodes = env.plane.local(data.trains.nonzero().flatten())
         data = copy.copy(data)
         data.bad_step = torch.full_like(data.node_id, -1)
         if len(nodes):
@@ -130,7 +130,7 @@ class Fit(LocalSteps, Local):
         scale = None
         if self.through is not None and "received" in data:
             x = data.x.part(self.through)
-            share, trains = (beside(env.plane.mine(data[name])[:, None], x) for name in ("own_share", "trains"))
+            share, trains = (beside(env.plane.local_values(data[name])[:, None], x) for name in ("own_share", "trains"))
             mixed = torch.where(trains, share * x + data.received, x)
             data.x, scale = data.x.with_part(self.through, mixed), {self.through: data.own_share[nodes]}
         fitted = env.engine.fit(
@@ -297,7 +297,7 @@ class FitWithReference(Local):
             trained.x_alone = data.x_alone.where(good, after.x)
             if self.fit.keep_state:
                 trained.alone_state, trained.alone_step = after.fit_state, after.fit_step
-            nodes = env.plane.at_home((own.trains & good).nonzero().flatten())
+            nodes = env.plane.local((own.trains & good).nonzero().flatten())
             loss[nodes] = env.engine.loss(Rows.own(trained.x_alone, nodes), "val").double()
             trained.alone = data.alone & (torch.isfinite(loss) | ~own.trains)
         trained.alone_loss = loss

@@ -89,14 +89,14 @@ class AdaptivePeers(PeerSampler):
             )
         met, rank, told = data.scores, Candidates.of(data).rank, None
         if self.two_step is not None:
-            told = env.plane.told_by(shared_entries(data.memory, self.share, self.tells), data.edge_index)
+            told = env.plane.neighbor_all_gather(shared_entries(data.memory, self.share, self.tells), data.edge_index)
             entries = torch.bincount(told.edge_index[1], minlength=data.num_nodes)
             sender, receiver = met.edge_index
             data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
         data = copy.copy(data)
         now = data.round + 1
         known = update_memory(data.memory, told, met.edge_index, met.values, rank, self.two_step, self.limit, now)
-        here = env.plane.known(known.edge_index[1])
+        here = env.plane.is_local(known.edge_index[1])
         data.memory = known if bool(here.all()) else known.select(here)
         return data
 

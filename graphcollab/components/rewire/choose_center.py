@@ -195,7 +195,7 @@ class ChooseCenter(Rewiring):
     ) -> Tensor:
         """Return every node's best center, [K], of its own group's, told to all, while losses are not."""
         losses = center_losses(data, env, centers, round_, self.samples, first, count)
-        told = env.plane.gather(losses.argmin(1))  # -1 of nodes that are not there, and whatever others say
+        told = env.plane.all_gather_nodes(losses.argmin(1))  # -1 of nodes that are not there, and whatever others say
         return told.clamp(0, losses.shape[1] - 1)
 
     def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:

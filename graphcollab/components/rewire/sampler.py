@@ -44,7 +44,7 @@ def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
 def chosen_edges(data: Data, env: Env) -> Tensor:
     """Return along which edges nodes that live here have merged a model of another in this round, [E]."""
     sender, receiver = data.edge_index
-    return (data.edge_weight > 0) & (sender != receiver) & env.plane.known(receiver)
+    return (data.edge_weight > 0) & (sender != receiver) & env.plane.is_local(receiver)
 
 
 def nothing_known(data: Data, *shape: int, dtype: torch.dtype = torch.float64) -> Relation:
@@ -108,7 +108,7 @@ class PeerSampler(Rewiring):
     def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
         """Return the graph with the edges that receivers living here drew, and at most one field of theirs, [E]."""
         size = (data.num_nodes, data.num_nodes)
-        edges = env.plane.together(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
+        edges = env.plane.merge_edges(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
         return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))
 
     def candidates(self, data: Data, env: Env) -> Candidates:
@@ -127,7 +127,7 @@ class PeerSampler(Rewiring):
         turn: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """Draw peers for every node that trains; see ``draw_peers``. ``turn`` tells several draws of a round apart."""
-        receiver = env.plane.at_home((data.trains & data.present & ~data.isolated).nonzero().flatten())
+        receiver = env.plane.local((data.trains & data.present & ~data.isolated).nonzero().flatten())
         keys, number = (env.seed, round_, turn), self.samples if count is None else count
         return draw_peers(self.candidates(data, env), receiver, number, keys, known, rate, rest)
 

@@ -43,7 +43,7 @@ class ApplyTransform(Rewiring):
         if self.at is not None and data.round - data.phase_start != self.at:
             return data
         data = copy.copy(data)
-        data.edge_told = data.edge_weight = env.plane.tell(data.edge_weight, data.edge_index[1])
+        data.edge_told = data.edge_weight = env.plane.broadcast(data.edge_weight, data.edge_index[1])
         if env.plane.complete:
             transformed: Data = self.transform(data)
             return transformed

@@ -149,10 +149,10 @@ class TaskPeers(Rewiring):
         nodes = nodes[data.node_id[nodes].argsort()]
         edges = [data.edge_index[:, :0]]
         if len(nodes):
-            own = env.plane.at_home(nodes)
+            own = env.plane.local(nodes)
             some = own if len(own) else env.plane.own[:1]  # what others find has the shape of what is found here
             found = self._centers(env.engine.tasks, some, env.seed)[: len(own)]
-            if env.plane.private and self.encoder is None:
+            if env.plane.cross_silo and self.encoder is None:
                 _refuse_samples(env.engine.tasks, own, found)
             most = self._most(found.shape[1], env)
             found = nn.functional.pad(found, (0, 0, 0, most - found.shape[1]), value=torch.nan)

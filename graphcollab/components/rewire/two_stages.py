@@ -106,7 +106,7 @@ class KeepChosen(PeerSampler):
         chosen = chosen_edges(data, env)
         if "edge_member" in data:
             idle = ~receives(chosen, receiver, data.num_nodes)[receiver]
-            chosen = chosen | (data.edge_member & idle & env.plane.known(receiver))
+            chosen = chosen | (data.edge_member & idle & env.plane.is_local(receiver))
         old = data.edge_index[:, chosen & data.trains[receiver]]
         return _with_new(self, data, env, round_, old, old)
 
@@ -139,12 +139,12 @@ class NeighborBag(PeerSampler):
     def prepare(self, data: Data, env: Env) -> Data:
         """Start with the peers chosen last as the bag."""
         member = data.edge_member if "edge_member" in data else torch.zeros_like(data.edge_index[0]).bool()
-        return self._with_bag(data, data.edge_index[:, member & env.plane.known(data.edge_index[1])])
+        return self._with_bag(data, data.edge_index[:, member & env.plane.is_local(data.edge_index[1])])
 
     def digest(self, data: Data, env: Env) -> Data:
         if not self.augments(data.round):
             return data
-        bag = data.edge_index[:, data.edge_member & env.plane.known(data.edge_index[1])]
+        bag = data.edge_index[:, data.edge_member & env.plane.is_local(data.edge_index[1])]
         if self.measure == "sample":  # what was not measured stays
             old, many = data.bag.edge_index, data.num_nodes
             stays = ~torch.isin(old[1] * many + old[0], data.edge_index[1] * many + data.edge_index[0])

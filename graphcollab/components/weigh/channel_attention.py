@@ -219,12 +219,12 @@ class ChannelAttention(Weigher):
             gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
-        known = slice(None) if env.plane.alone else env.plane.known(data.edge_index[1])
+        known = slice(None) if env.plane.alone else env.plane.is_local(data.edge_index[1])
         losses = torch.zeros(2, data.mixer.num_groups, dtype=torch.float64)
         if data.mixer.gate is not None:
-            losses = losses_of_groups(data, group, env.plane.at_home(members))
+            losses = losses_of_groups(data, group, env.plane.local(members))
         (slope,) = torch.autograd.grad(weight[known], code, gradient[known])
-        *grads, losses = env.plane.reduce(*gradients(slope), losses)
+        *grads, losses = env.plane.all_reduce(*gradients(slope), losses)
         moved, alone = moved_gates(data, group, losses, self.optimizer.lr)
         pull, size = (torch.stack(torch._foreach_norm(some)).norm() for some in (grads, params))
         state = {s: copies([*data[f"mixer_{s}"].tensors.values()]) for s in self.optimizer.slots}
@@ -256,7 +256,7 @@ class ChannelAttention(Weigher):
 
     def _encoding(self, mixer: MixingEncoder, data: Data, env: Env) -> tuple[Halo, Encoding]:
         """Return the changes that travel, and their encoding where they arrive."""
-        halo = env.plane.halo(self._change(data, env), data.edge_index)
+        halo = env.plane.halo_exchange(self._change(data, env), data.edge_index)
         if not env.plane.complete:
             away = ~env.plane.there[halo.nodes]  # whose models have not changed
             halo = replace(halo, rows=halo.rows.masked_fill(beside(away, halo.rows)[:, None], 0))

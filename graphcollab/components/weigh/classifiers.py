@@ -199,7 +199,7 @@ class ClassifierSimilarity(Weigher):
         loop = sender == receiver
         there = data.trains[receiver] & (serving(data)[sender] | loop)
         cost = self.mu1 * data.edge_confidence * -self._similarities(data, env, there)
-        known = env.plane.known(receiver)
+        known = env.plane.is_local(receiver)
         fixed = scatter(data.edge_share.double().masked_fill(there | ~known, 0), receiver, dim_size=data.num_nodes)
         moving = (there & known).nonzero().flatten()
         kept = torch.where(loop & there, self.own, 0.0).double()  # what a node keeps for itself, [E]

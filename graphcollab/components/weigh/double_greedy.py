@@ -97,7 +97,7 @@ class DoubleGreedy(AllPeers):
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
         parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
         heard = data.serves[sender] | (sender == receiver)  # as everybody knows
-        sent = {part: env.plane.halo(data.x.part(part), data.edge_index[:, heard]) for part in parts}
+        sent = {part: env.plane.halo_exchange(data.x.part(part), data.edge_index[:, heard]) for part in parts}
         some = candidates.nonzero().flatten()
         some = some[by_receiver(receiver[some], order[some])]
         turn = torch.zeros_like(receiver).index_copy_(0, some, turns(receiver[some], data.num_nodes))
@@ -122,7 +122,7 @@ class DoubleGreedy(AllPeers):
         for part, halo in sent.items():
             share = weight[beside(halo.take(heard.nonzero().flatten()), weight)]
             models = models.with_part(part, mix(halo.rows, share, halo.edge_index, data.x.num_nodes))
-        nodes = env.plane.at_home(data.trains.nonzero().flatten())
+        nodes = env.plane.local(data.trains.nonzero().flatten())
         loss = env.engine.loss_beside(Rows.own(models, nodes), "val").double()
         found = torch.full((data.num_nodes,), torch.inf, dtype=torch.float64, device=loss.device)
         found[beside(nodes, loss)] = loss.nan_to_num(nan=torch.inf, posinf=torch.inf)

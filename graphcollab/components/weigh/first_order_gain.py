@@ -71,7 +71,7 @@ class FirstOrderGain(Weigher):
         measured = data.trains[receiver] & (serving(data)[sender] | (sender == receiver))
         gain = torch.full(sender.shape, torch.nan, dtype=torch.float64)
         gain[measured] = self.gains(data, env, data.edge_index[:, measured])
-        measured = measured & env.plane.known(receiver)
+        measured = measured & env.plane.is_local(receiver)
         crossing = measured & (sender != receiver)
         data = copy.copy(data)
         data.edge_gain = gain
@@ -84,27 +84,27 @@ class FirstOrderGain(Weigher):
     def gains(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         """Return g_ij for the edges given, [E'], float64."""
         sender, receiver = edge_index
-        nodes = env.plane.at_home(receiver.unique())
+        nodes = env.plane.local(receiver.unique())
         nothing_else = all(spec.columns(self.part) == slice(0, spec.num_columns) for spec in data.x.specs)
         base = data.x_start if nothing_else else data.x.with_part(self.part, data.x_start.part(self.part))
         rows = Rows.with_part_of(data.x, receiver, sender, self.part, buffers_travel(data.x, self.buffers))
         loss = env.engine.loss(Rows.own(base, nodes), self.split)
         before = loss.new_full((data.num_nodes,), torch.nan).index_copy(0, nodes, loss)[receiver]
-        after = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split))
+        after = env.plane.evaluate_at(rows, lambda rows: env.engine.loss(rows, self.split))
         known = ROUNDING * torch.finfo(before.dtype).eps * torch.maximum(before.abs(), after.abs()).double()
         own = data.x_start.part(self.part)
         if self.norm == "l2":
             distance = env.plane.distances(own, data.x.part(self.part), edge_index, parts_apart(data))
         else:
-            halo = env.plane.halo(data.x.part(self.part), edge_index)
+            halo = env.plane.halo_exchange(data.x.part(self.part), edge_index)
             distance = halo.put(_manhattan(own, halo.rows, halo.edge_index), edge_index.shape[1])
         length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)
-        length = env.plane.here(length.cpu(), data.num_nodes)[receiver]
+        length = env.plane.from_local(length.cpu(), data.num_nodes)[receiver]
         apart = distance > ROUNDING * torch.finfo(own.dtype).eps * length
         fall = before.double() - after.double()
         gain = fall / distance
         gain = torch.where(gain.isfinite() & apart & (fall.abs() > known), gain, 0.0)
-        return gain.masked_fill(~env.plane.known(receiver), torch.nan)
+        return gain.masked_fill(~env.plane.is_local(receiver), torch.nan)
 
 
 def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:

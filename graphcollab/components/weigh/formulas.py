@@ -83,7 +83,7 @@ class Metropolis(Formula):
             raise DisconnectedError(
                 "graph",
                 "Metropolis weights need an undirected graph (an edge back for every edge): "
-                f"{cure if env.plane.private else 'use an undirected topology'} or Uniform weights",
+                f"{cure if env.plane.cross_silo else 'use an undirected topology'} or Uniform weights",
             )
         return data
 

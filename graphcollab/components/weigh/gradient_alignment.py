@@ -116,7 +116,7 @@ class GradientAlignment(Weigher):
         free, receiver = self._free(data), data.edge_index[1]
         weight = weight.masked_fill(~free, 0).clamp(0, 1)
         if self.domain == "simplex":
-            rows = (free & env.plane.known(receiver)).nonzero().flatten()
+            rows = (free & env.plane.is_local(receiver)).nonzero().flatten()
             weight = weight.index_copy(0, rows, project_simplex(weight[rows], receiver[rows], data.num_nodes))
         data.edge_weight = data.edge_alignment = weight
         data.pairs_compared = data.get("pairs_compared", 0)
@@ -138,11 +138,11 @@ class GradientAlignment(Weigher):
         pairs = torch.where(low > high, pairs.flip(0), pairs)  # the smaller node_id sends its gradient
         product = self._products(data, env, pairs)
         if self.domain == "simplex":
-            product = env.plane.tell(product, pairs[1], pairs[0])
+            product = env.plane.broadcast(product, pairs[1], pairs[0])
         weight = self._step(data, env, edges, product[pair].to(data.x.dtype))
         if self.domain == "box":  # an end that knows a product knows what comes of it: all are told the weights
             knows = receiver.index_copy(0, edges, pairs[1, pair])
-            told = env.plane.tell(weight, knows)
+            told = env.plane.broadcast(weight, knows)
             weight = data.edge_told = torch.where((told >= 0) & (told <= 1), told, data.edge_alignment)
         data.edge_weight = data.edge_alignment = weight
         data.pairs_compared = data.pairs_compared + pairs.shape[1]
@@ -181,11 +181,11 @@ class GradientAlignment(Weigher):
             both = torch.cat([some, some.flip(0)], 1)  # [2, 2 m]: on i's data, then on j's
             half = torch.full_like(both.T, 0.5, dtype=data.x.dtype)
             rows = Rows(data.x_start, both[0], both.T, half, self.part)
-            one, other = env.plane.at_data(rows, gradients).chunk(2)
-            one = env.plane.tell(one, some[0], some[1])
+            one, other = env.plane.evaluate_at(rows, gradients).chunk(2)
+            one = env.plane.broadcast(one, some[0], some[1])
             products.append((one * other).sum(1, dtype=torch.float64))
         product = torch.cat(products).cpu().nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
-        return product.masked_fill(~env.plane.known(pairs[1]), torch.nan)
+        return product.masked_fill(~env.plane.is_local(pairs[1]), torch.nan)
 
     def _step(self, data: Data, env: Env, edges: Tensor, product: Tensor) -> Tensor:
         """Return the weights after the step on some edges, [E]; on the simplex known at receivers alone."""
@@ -194,7 +194,7 @@ class GradientAlignment(Weigher):
         if self.domain == "box":
             return weight.index_copy(0, edges, moved.clamp(0, 1))
         there = (data.trains & data.serves)[sender] | (sender == receiver)
-        known = env.plane.known(receiver)
+        known = env.plane.is_local(receiver)
         row = receives(edges, receiver, data.num_nodes)[receiver] & self._free(data) & known
         moving = (row & there).nonzero().flatten()
         fixed = scatter(weight.double().masked_fill(~(row & ~there), 0), receiver, dim_size=data.num_nodes)

@@ -157,12 +157,12 @@ class PeerWeights(Weigher):
         if self.metric is not None and looked is not None:
             measured = data.edge_index[:, looked]
             score = self.metric.scores(data, env, measured)
-            here = env.plane.known(measured[1])
+            here = env.plane.is_local(measured[1])
             data.scores = Relation(measured[:, here], score[here], (data.num_nodes, data.num_nodes))
             data.edge_score = score.new_full(sender.shape, torch.nan)
             data.edge_score[looked] = score.masked_fill(~here, torch.nan)
         data = self.choose(data, env)
-        kept = (data.edge_chosen | (sender == receiver)) & env.plane.known(receiver)
+        kept = (data.edge_chosen | (sender == receiver)) & env.plane.is_local(receiver)
         weight = self.merge.weights(select_edges(data, kept), env).to(data.x.dtype)
         data.edge_weight = torch.zeros_like(sender, dtype=weight.dtype)
         data.edge_weight[kept] = weight

@@ -127,7 +127,7 @@ class CosineUpdates(Similarity):
             change = env.plane.change(data.x.part(self.part), data.x_start.part(self.part))
             if "stopped" in data:  # a node that rests has learned nothing in this round
                 last = data.best_x.part(self.part) - data.best_start.part(self.part)
-                change = torch.where(beside(env.plane.mine(data.stopped)[:, None], change), last, change)
+                change = torch.where(beside(env.plane.local_values(data.stopped)[:, None], change), last, change)
             cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
             total = total + self.alpha * cosine.nan_to_num(0.0)
         if self.alpha < 1:
@@ -233,7 +233,7 @@ class InverseLoss(Similarity):
             tasks.require(self.split, "InverseLoss scores other nodes' models on")
         own = self._own_statistics(data)
         rows = Rows(data.x, receiver, sender) if own else Rows.with_part_of(data.x, receiver, sender, "all")
-        loss = env.plane.at_data(rows, lambda rows: env.engine.loss(rows, self.split)).double()
+        loss = env.plane.evaluate_at(rows, lambda rows: env.engine.loss(rows, self.split)).double()
         if bool((loss < 0).any()):
             edge = int((loss < 0).nonzero()[0])
             raise RangeError(

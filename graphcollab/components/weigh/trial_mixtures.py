@@ -108,8 +108,8 @@ class TrialMixtures(Weigher):
         edges = crossing_edges(data).nonzero().flatten()
         data = copy.copy(data)
         if len(edges):
-            sent = env.plane.halo(data.x.part(self.part), data.edge_index)
-            own = edges[env.plane.known(receiver[edges])]
+            sent = env.plane.halo_exchange(data.x.part(self.part), data.edge_index)
+            own = edges[env.plane.is_local(receiver[edges])]
             step = self.delta * self._compare(data, env, sent, own).cpu().to(data.edge_trial.dtype)
             data.edge_trial = data.edge_trial.index_add(0, own, step).clamp(0, 1)
         data = env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])

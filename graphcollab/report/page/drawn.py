@@ -178,7 +178,7 @@ def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
 def _between_parties(result: Result) -> bool:
     """Tell whether nodes belong to several parties, each of which speaks for itself, and not to processes of one."""
     plane = result.env.plane
-    return not plane.alone and sum(plane.everyone(plane.speaks)) > 1
+    return not plane.alone and sum(plane.all_gather_object(plane.is_main)) > 1
 
 
 def _bins(result: Result) -> Tensor:

@@ -15,7 +15,7 @@ from graphcollab._base.findings import Finding
 from graphcollab._base.ranges import printable
 from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.metrics.scores import AnyMetrics
-from graphcollab.comm import speaks
+from graphcollab.comm import is_main_process
 from graphcollab.report.description import Description
 from graphcollab.report.page.charts import Content, Section, altair, libraries
 from graphcollab.report.page.sections import content_of_benefit, content_of_comparison, content_of_description
@@ -79,7 +79,7 @@ def page(
     if inside or models:
         more = Section("models", "The models", [*models], tables=inside)
         content = replace(content, sections=[*content.sections[:-1], more, content.sections[-1]])
-    if not speaks():
+    if not is_main_process():
         return Path(path)
     written = _written(content, commands).encode()
     if len(written) > LARGEST:

@@ -190,9 +190,9 @@ def test_losses_are_computed_where_the_data_is():
     asked = []
 
     class Post(Plane):
-        def at_data(self, rows, answer, to="data"):
+        def evaluate_at(self, rows, answer, to="data"):
             asked.extend(zip(rows.node.tolist(), rows.index.tolist(), strict=True))
-            return super().at_data(rows, answer, to)
+            return super().evaluate_at(rows, answer, to)
 
     data.edge_index = torch.tensor([[1, 2], [0, 0]])
     FirstOrderGain()(data, env._replace(plane=Post()))

@@ -98,9 +98,9 @@ def test_models_travel_to_the_samples(scene):
     class Post(Plane):
         seen = ()
 
-        def at_data(self, rows, answer, to="data"):
+        def evaluate_at(self, rows, answer, to="data"):
             self.seen = (rows.index.tolist(), rows.node.tolist())
-            return super().at_data(rows, answer, to)
+            return super().evaluate_at(rows, answer, to)
 
     data, env = trained(scene)
     post = Post()

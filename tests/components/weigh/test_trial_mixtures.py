@@ -51,7 +51,7 @@ def test_mixture_is_weighed_by_p(points):
     method = learn(fair=False, start=0.25, split="train")
     data, env = points(TRAIN, VAL).begin(method, X)
     p = torch.full((2,), 0.25, dtype=torch.float64)
-    sent = env.plane.halo(data.x.part("all"), data.edge_index)
+    sent = env.plane.halo_exchange(data.x.part("all"), data.edge_index)
     scores = method.weigh._tuned_scores(data, env, sent, torch.tensor([1, 0]), torch.tensor([0, 1]), p)
     assert scores.tolist() == pytest.approx([-0.5 * 0.5**2, -0.5 * 0.5**2])
 
@@ -99,7 +99,7 @@ def test_mixture_that_diverges_is_worse_by_accuracy_too():
     models = data.x.tensors[0].clone()
     models[0] = torch.nan
     data.x = data.x.like([models])
-    sent = env.plane.halo(data.x.part("all"), data.edge_index)
+    sent = env.plane.halo_exchange(data.x.part("all"), data.edge_index)
     ends = torch.zeros(5, dtype=torch.int64), torch.arange(1, 6)
     scores = method.weigh._tuned_scores(data, env, sent, *ends, torch.full((5,), 0.5, dtype=data.x.dtype))
     assert scores.tolist() == [-1e300] * 5
