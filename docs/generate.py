@@ -55,7 +55,8 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
     others = []
     block = [one for one in exporting_block(source) if isinstance(one, ast.ImportFrom)]
     for one in block:
-        if (one.module or "").startswith(f"graphcollab.{folder}.") and one.names[0].asname:
+        own, _, file = (one.module or "").rpartition(".")
+        if own == f"graphcollab.{folder}" and file and one.names[0].asname:
             names |= {alias.name for alias in one.names} & home.keys()
         else:
             shown = [alias.name for alias in one.names if alias.asname]

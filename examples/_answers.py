@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 from _device import add_device  # type: ignore
 
-from graphcollab import get_method, report
+from graphcollab import Tasks, get_method, report
 from graphcollab.analysis import Benefit
-from graphcollab.data import Tasks
 from graphcollab.data.datasets import SiteTable
 
 

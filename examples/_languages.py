@@ -10,7 +10,7 @@ from typing import Any
 
 from _prose import prose_of  # type: ignore
 
-from graphcollab.data import Tasks
+from graphcollab import Tasks
 from graphcollab.llm import text_tasks
 
 LANGUAGES = "ca", "es", "de", "nl"  # Catalan, Spanish, German, Dutch

@@ -17,9 +17,8 @@ import argparse
 
 from _answers import answer, asked, options, split  # type: ignore
 
-from graphcollab import benefit, build_model, load_dataset
+from graphcollab import Tasks, benefit, build_model, load_dataset
 from graphcollab.comm import only_main_process
-from graphcollab.data import Tasks
 
 
 @only_main_process()

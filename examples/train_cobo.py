@@ -31,9 +31,9 @@ from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report
 from graphcollab._base.files import write_whole
-from graphcollab.analysis.metrics import server_graph
+from graphcollab.analysis.metrics.traffic import server_graph
 from graphcollab.comm import is_main_process, only_main_process
-from graphcollab.data.datasets import join_datasets
+from graphcollab.data.datasets.labeled_arrays import join_datasets
 from graphcollab.data.partition import disjoint_classes, permuted_labels
 from graphcollab.models import MODELS
 from graphcollab.train import Checkpoint, RecordGraph

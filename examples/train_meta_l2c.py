@@ -27,7 +27,7 @@ from tqdm import tqdm
 from graphcollab import build_model, compare, load_dataset, report
 from graphcollab._base.files import write_whole
 from graphcollab.comm import is_main_process, only_main_process
-from graphcollab.data.datasets import DATASETS
+from graphcollab.data.datasets.catalog import DATASETS
 from graphcollab.data.partition import shard_tasks
 from graphcollab.methods import dpsgd, fedavg, l2c, local, meta_l2c
 from graphcollab.models import MODELS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graphcollab.cli import main
+from graphcollab.cli.app import main
 
 __all__: list[str] = []
 

@@ -16,12 +16,13 @@ from joblib.externals.loky.backend import context as loky
 from torch import nn
 from torch_geometric.data import Data
 
+from graphcollab import Tasks
 from graphcollab.comm import Plane
 from graphcollab.components import Env
-from graphcollab.data import Tasks
 from graphcollab.engine import Stacks, engine
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.testing import NotApplicable, Scene
+from graphcollab.testing import Scene
+from graphcollab.testing.claims import NotApplicable
 from tests import forked  # noqa: F401, which says what is loaded in the process to fork from
 from tests.plans import once
 

@@ -17,7 +17,7 @@ from sklearn.metrics import log_loss
 
 from graphcollab import GraphcollabWarning, Tasks, benefit, build_model
 from graphcollab._base.naming import AS_OPTIONS, setting
-from graphcollab.cli import main
+from graphcollab.cli.app import main
 
 QUICK = ("--methods", "none", "--repeats", "3", "--rounds", "1", "--hidden", "none")
 

@@ -25,10 +25,13 @@ from graphcollab import (
 )
 from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics import Metric
-from graphcollab.components.exchange import Exchange, Receive, ThroughCenters, ThroughServer
+from graphcollab.components.exchange import Exchange, Receive, ThroughServer
+from graphcollab.components.exchange.servers import ThroughCenters
 from graphcollab.components.local import Fit
 from graphcollab.data.partition import grouped_tasks, shard_tasks
-from graphcollab.engine import SGD, Adam, Loss, as_objective, as_row_optimizer
+from graphcollab.engine import SGD, Adam, Loss
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.optimizer import as_row_optimizer
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import cga, directed, ditto, dpsgd, fc, fedavg, fomo, ifca, l2c, local, meta_l2c
 from graphcollab.models import MLP

@@ -12,7 +12,7 @@ import threading
 
 import pytest
 
-from graphcollab.cli import call
+from graphcollab.cli.app import call
 
 
 @pytest.fixture

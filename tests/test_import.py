@@ -17,7 +17,7 @@ import sys
 import graphcollab.data.datasets, graphcollab.models
 print(*(name for name in {HEAVY} if name in sys.modules))
 import torch
-from graphcollab.data import Tasks
+from graphcollab import Tasks
 tasks = Tasks.from_samples([(torch.ones(4, 3), torch.tensor([0, 1, 0, 1]))] * 3)
 for method in (graphcollab.methods.meta_l2c, graphcollab.methods.fedavg, graphcollab.methods.dpsgd):
     graphcollab.run(method(), tasks, torch.nn.Linear(3, 2), rounds=1)
@@ -45,11 +45,11 @@ import graphcollab, graphcollab.methods
 names = dir(graphcollab)
 print(*(name for name in ("numpy", "torch", "graphcollab.train") if name in sys.modules))
 from graphcollab.methods import ditto
-import graphcollab.methods.ditto, graphcollab.train
+import graphcollab.methods.ditto, graphcollab.train.run
 assert graphcollab.methods.ditto is ditto  # and not the module of this name
 assert set(graphcollab.__all__) <= set(names)
 from graphcollab import *
-assert run is graphcollab.train.run
+assert run is graphcollab.train.run.run
 """
 
 

@@ -20,10 +20,11 @@ import torch
 import graphcollab
 from graphcollab import Method, Tasks, compare, methods, partition, run
 from graphcollab._base import settings
-from graphcollab._base.settings import Known
-from graphcollab.components import Count, Exchanger, Local, Natural, NonNegative, Piece, Real, Rewiring, Stop, Weigher
+from graphcollab._base.settings import Known, Natural, NonNegative
+from graphcollab.components import Count, Exchanger, Local, Piece, Real, Rewiring, Stop, Weigher
 from graphcollab.data.datasets import LabeledArrays
-from graphcollab.engine import SGD, Adam, Objective, RowOptimizer
+from graphcollab.engine import SGD, Adam, Objective
+from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.methods.declare import Weights, method
 from graphcollab.testing import Scene
 from tests.methods.quick import EARLY, QUICK

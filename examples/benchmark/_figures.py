@@ -19,8 +19,8 @@ from torch_geometric.utils import scatter
 
 from graphcollab._base.errors import RangeError, ShapeError
 from graphcollab.analysis import Comparison
-from graphcollab.analysis.metrics import cluster_traffic, contact_counts, never_sampled
 from graphcollab.analysis.metrics.edges import Graph, Graphs, check_edges, pair_weights
+from graphcollab.analysis.metrics.traffic import cluster_traffic, contact_counts, never_sampled
 from graphcollab.analysis.trial import SHARES
 from graphcollab.persistence import History
 from graphcollab.report import accuracy_curves, weight_heatmaps

@@ -13,8 +13,9 @@ from _gpu_bench import Bench, tf32  # type: ignore
 from mixing import make_edges  # type: ignore
 from torch import Tensor
 
-from graphcollab.nn.functional import Structure, mix
+from graphcollab.nn.functional import mix
 from graphcollab.nn.functional.kernels import PRODUCTS, choose_product, edge_dot
+from graphcollab.nn.functional.structure import Structure
 
 # name, graph, nodes and parameters with a card, and without
 CASES = (

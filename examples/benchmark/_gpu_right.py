@@ -20,8 +20,9 @@ from torch import Tensor
 
 from graphcollab import methods
 from graphcollab.engine import SGD, AdamW, static_steps
-from graphcollab.nn.functional import Structure, mix
+from graphcollab.nn.functional import mix
 from graphcollab.nn.functional.kernels import edge_dot
+from graphcollab.nn.functional.structure import Structure
 from graphcollab.testing import Scene
 
 ROOT = Path(__file__).parents[2]

@@ -20,13 +20,15 @@ from local_training import compare_rounds  # type: ignore
 from torch import nn
 
 from graphcollab import Method, Tasks, get_method, run
-from graphcollab.analysis.metrics import as_metric, score_rows
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.analysis.metrics.scores import score_rows
 from graphcollab.comm import Plane
 from graphcollab.components import Env
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedavg
-from graphcollab.models import CNN, MLP, fedavg_cnn
+from graphcollab.models import CNN, MLP
+from graphcollab.models.classifiers import fedavg_cnn
 from graphcollab.train.start import build_graph, build_modules
 
 # Name, method and settings; local training first, in whose rounds the others are measured.

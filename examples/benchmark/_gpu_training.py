@@ -18,10 +18,11 @@ from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from graphcollab import Tasks
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import SGD, Engine, LocalSteps, Rows
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.models import MLP, fedavg_cnn
+from graphcollab.models import MLP
+from graphcollab.models.classifiers import fedavg_cnn
 from graphcollab.models.layers import Residual
 from graphcollab.train.start import build_graph, build_modules
 

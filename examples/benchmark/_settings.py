@@ -11,8 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from torch import nn
 
-from graphcollab import build_model, load_dataset
-from graphcollab.data import Tasks
+from graphcollab import Tasks, build_model, load_dataset
 from graphcollab.data.datasets import LabeledArrays, SiteTable
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 

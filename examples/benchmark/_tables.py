@@ -9,15 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.analysis.metrics import (
-    adjusted_rand_index,
-    cluster_traffic,
-    contact_counts,
-    never_sampled,
-    recovery_auc,
-)
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics import recovery_auc
 from graphcollab.analysis.metrics.edges import Graph, Graphs, pair_weights
+from graphcollab.analysis.metrics.recovery import adjusted_rand_index
+from graphcollab.analysis.metrics.traffic import cluster_traffic, contact_counts, never_sampled
+from graphcollab.analysis.trial import Trial
 from graphcollab.report._terms import failures
 from graphcollab.report.values import Cell, Column, Table, mean_cell, number, shown_in
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.analysis.metrics import as_metric, score_rows
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.analysis.metrics.scores import score_rows
 from graphcollab.components import Env
 from graphcollab.components.weigh import Similarity
 from graphcollab.engine import Rows

@@ -24,7 +24,7 @@ from _measure import add_device  # type: ignore
 from graphcollab import run
 from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.methods import cobo
-from graphcollab.persistence import load_checkpoint
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
 from graphcollab.train import Checkpoint

@@ -16,8 +16,7 @@ from functools import partial
 import torch
 from _measure import add_device  # type: ignore
 
-from graphcollab import build_model, compare, load_dataset, methods, report
-from graphcollab.data import Tasks
+from graphcollab import Tasks, build_model, compare, load_dataset, methods, report
 from graphcollab.data.partition import class_clusters
 
 METHODS = ("local", "fedavg", "heurfedamp", "fedamp", "dpfl", "pfedgraph")

@@ -31,7 +31,8 @@ from graphcollab import Phases, build_model, load_dataset, report, run
 from graphcollab._base.files import write_whole
 from graphcollab.components import Env
 from graphcollab.components.rewire import Candidates, PeerSampler
-from graphcollab.data.partition import ANIMALS_VEHICLES, concept_shift, label_shift
+from graphcollab.data.partition import concept_shift, label_shift
+from graphcollab.data.partition.label_shift import ANIMALS_VEHICLES
 from graphcollab.methods import oracle
 from graphcollab.models import MODELS
 from graphcollab.train import Progress

@@ -20,7 +20,7 @@ from _measure import Timed, arguments, interleave, machine, write  # type: ignor
 from graphcollab import Method, Tasks, build_model, methods
 from graphcollab.comm import Plane
 from graphcollab.components import Env
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MODELS

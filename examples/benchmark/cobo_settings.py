@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from graphcollab import Tasks, build_model, compare, load_dataset, methods
 from graphcollab._base.files import write_whole
-from graphcollab.data.datasets import DATASETS
+from graphcollab.data.datasets.catalog import DATASETS
 from graphcollab.data.partition import permuted_labels
 from graphcollab.report import results_json
 

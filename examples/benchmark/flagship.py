@@ -35,8 +35,10 @@ from _settings import SETTINGS  # type: ignore
 
 from graphcollab import compare, get_method, report
 from graphcollab._base.files import write_whole
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.analysis.metrics import paired_difference, weight_spread
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics import paired_difference
+from graphcollab.analysis.metrics.weight_spread import weight_spread
+from graphcollab.analysis.trial import Trial
 from graphcollab.methods.method import last_graph
 from graphcollab.report._terms import failures
 from graphcollab.report.values import Column, cell_text, mean_cell, number, text_table

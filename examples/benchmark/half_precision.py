@@ -23,7 +23,7 @@ from graphcollab import load_dataset, run
 from graphcollab.analysis.metrics import paired_difference
 from graphcollab.data.partition import label_shift
 from graphcollab.methods import fedavg
-from graphcollab.models import fedavg_cnn
+from graphcollab.models.classifiers import fedavg_cnn
 from graphcollab.train import Compute
 
 NODES = 10

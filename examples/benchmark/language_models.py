@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from graphcollab import Tasks
 from graphcollab._base.threads import same_threads
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Rows, Stacks
 from graphcollab.engine.modules import copy_module

@@ -29,12 +29,13 @@ from graphcollab import Tasks
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.comm import Plane
 from graphcollab.components import Env
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedavg
-from graphcollab.models import MLP, fedavg_cnn
+from graphcollab.models import MLP
+from graphcollab.models.classifiers import fedavg_cnn
 from graphcollab.train.start import build_graph, build_modules
 
 LR, CLASSES, HALF = 0.01, 10, "bfloat16"

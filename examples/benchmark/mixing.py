@@ -28,7 +28,8 @@ from _measure import Timed, arguments, interleave, machine, peak_bytes, write  #
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.nn.functional import Structure, mix
+from graphcollab.nn.functional import mix
+from graphcollab.nn.functional.structure import Structure
 from graphcollab.transforms import Complete, RandomRegular, WithSelfLoops
 
 GRAPHS = ("complete", "10 neighbors")

@@ -26,7 +26,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab import Method, Tasks, run
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from graphcollab.methods import dac, dpsgd, fedavg, l2c, meta_l2c
 from graphcollab.models import MLP
 from graphcollab.persistence import History

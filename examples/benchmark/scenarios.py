@@ -38,7 +38,8 @@ from graphcollab.components.exchange import NoExchange
 from graphcollab.components.weigh import ClassifierSimilarity, NoWeights
 from graphcollab.data.partition import class_clusters
 from graphcollab.engine import SGD, Adam, ImageAugment, Views
-from graphcollab.models import small_backbone, small_backbones, split_models
+from graphcollab.models import small_backbones, split_models
+from graphcollab.models.backbones import small_backbone
 
 MILD = ImageAugment(crop=(0.6, 1.0), brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, gray=0.1, blur=0.0)
 AUGMENTS = {"mild": MILD, "upright": replace(MILD, flip=0.0), "strong": ImageAugment(), "none": None}

@@ -34,10 +34,10 @@ from matplotlib.figure import Figure
 from torch import Tensor
 from tqdm import tqdm
 
-from graphcollab import build_model, compare, load_dataset, report
+from graphcollab import Tasks, build_model, compare, load_dataset, report
 from graphcollab._base.files import write_whole
-from graphcollab.analysis.metrics import cluster_traffic, contact_counts, paired_difference, recovery_auc
-from graphcollab.data import Tasks
+from graphcollab.analysis.metrics import paired_difference, recovery_auc
+from graphcollab.analysis.metrics.traffic import cluster_traffic, contact_counts
 from graphcollab.data.partition import concept_shift, rotation_shift
 from graphcollab.methods import dac, local, oracle, random_peers
 from graphcollab.train import RecordGraph

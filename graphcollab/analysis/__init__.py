@@ -5,8 +5,6 @@ from typing import TYPE_CHECKING
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.analysis.benefit import benefit as benefit
-    from graphcollab.analysis.compare import compare as compare
     from graphcollab.analysis.comparison import Comparison as Comparison
     from graphcollab.analysis.evidence import Gain as Gain
     from graphcollab.analysis.outcome import Benefit as Benefit

@@ -15,13 +15,14 @@ from graphcollab._base.naming import setting
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import score_all
 from graphcollab.components.env import Env
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.engine.stack import Stacks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
-from graphcollab.train import Callback, Result, WatchMetrics, run
+from graphcollab.train import Callback, Result, WatchMetrics
 from graphcollab.train.graph_input import Graph
+from graphcollab.train.run import run
 from graphcollab.train.start import Model
 
 Make = Callable[..., Method | Phases]

@@ -18,8 +18,8 @@ from graphcollab.analysis.metrics.scores import judging
 from graphcollab.analysis.metrics.statistics import summarize
 from graphcollab.analysis.shared_samples import identify_samples
 from graphcollab.analysis.trial import COLUMNS, Trial
-from graphcollab.data import Tasks
 from graphcollab.data.metric_fit import AMOUNTS
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.losses import objective_of
 from graphcollab.train.identity import identify_tasks
 

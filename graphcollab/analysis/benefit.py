@@ -31,7 +31,7 @@ from graphcollab.analysis.outcome import Benefit
 from graphcollab.analysis.processes import map_in_processes, progress_bar
 from graphcollab.analysis.resplit import HALVES, halve_tests, resplit
 from graphcollab.comm import is_main_process, raise_on_all
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods import meta_l2c
 from graphcollab.train.settings import Computing
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of

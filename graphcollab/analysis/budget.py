@@ -11,7 +11,7 @@ from torch import Tensor
 
 from graphcollab._base.errors import ConflictError, ContractError, MismatchError, MissingError, TooFewError
 from graphcollab._base.settings import Count
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 

@@ -23,7 +23,7 @@ from graphcollab.analysis.processes import play_in_processes
 from graphcollab.analysis.trial import Trial
 from graphcollab.analysis.trials import MODEL, Contestant, Trials
 from graphcollab.comm import raise_on_all
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.train.findings import ALONE, DIVERGED, SINGLE, UNIFORM, told_by_table, warn_of_undefined

@@ -15,11 +15,12 @@ from graphcollab._base.errors import DuplicateError, MismatchError, MissingError
 from graphcollab._base.naming import ByName, few
 from graphcollab.analysis.baseline import BASELINES
 from graphcollab.analysis.final import Final, Play, needed, with_all_rows
-from graphcollab.analysis.metrics import paired_difference, weight_agreement
+from graphcollab.analysis.metrics import paired_difference
 from graphcollab.analysis.metrics.statistics import PairedDifference
+from graphcollab.analysis.metrics.weight_spread import weight_agreement
 from graphcollab.analysis.shared_samples import Over, correction
 from graphcollab.analysis.trial import COLUMNS, METRIC_COLUMNS, SHARES, Trial
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.train.findings import EVEN_KINDS
 from graphcollab.train.result import Result
 

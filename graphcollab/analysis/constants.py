@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import judging
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.losses import objective_of
 from graphcollab.engine.objective import Context
 from graphcollab.train.start import plane_of

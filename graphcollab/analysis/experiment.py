@@ -15,9 +15,9 @@ from graphcollab.analysis.arms import OUTSIDE, Arm, Make, Measured, Outside, Run
 from graphcollab.analysis.baseline import Baseline, baseline_scores
 from graphcollab.analysis.constants import CONSTANTS, constants
 from graphcollab.analysis.layout import Layout
-from graphcollab.data import Tasks
 from graphcollab.data._sites import name_ids
 from graphcollab.data.metric_fit import AMOUNTS
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods import fedavg
 from graphcollab.train.start import Model, build_modules, for_tasks
 

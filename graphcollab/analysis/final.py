@@ -16,7 +16,8 @@ from graphcollab._base.naming import few
 from graphcollab.analysis.trial import SHARES
 from graphcollab.components.exchange import Exchange, ThroughServer
 from graphcollab.components.local import Fit
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab.data import Tasks
 from graphcollab.data._pairs import class_labels
+from graphcollab.data.tasks import Tasks
 from graphcollab.train.start import plane_of
 
 LEAST = 5  # samples beside the most frequent target, with which something is claimed of a site

@@ -17,8 +17,9 @@ from graphcollab._base.files import write_whole
 from graphcollab._base.naming import Node, find_node
 from graphcollab.analysis.evidence import FLOOR, Compared, Gain, Scores, Verdict, judge, others_of, plain
 from graphcollab.analysis.held import LEAST
-from graphcollab.analysis.metrics import METRICS, weight_agreement
+from graphcollab.analysis.metrics import METRICS
 from graphcollab.analysis.metrics.inference import Differences, corrected_differences
+from graphcollab.analysis.metrics.weight_spread import weight_agreement
 from graphcollab.analysis.trial import SHARES
 from graphcollab.train.findings import EVEN_KINDS
 
@@ -38,9 +39,8 @@ class Benefit:
 
     Models that overfit less seem to gain where nothing can be learned, and all do where training alone has not learned
     enough. So a gain must be one over constants, too, and, with ``baseline="sklearn"``, over a linear model of each
-    site's own training samples: the largest p-value counts. A constant says the same of every sample of a site: its
-    mean training target for amounts, class frequencies for ``"cross_entropy"`` and ``"bce"``. Its AUC is 0.5. Errors
-    below a hundredth of its error count as that: what is lost or gained there nobody needs.
+    site's own training samples: the largest p-value counts. A constant predicts a site's mean training target, or its
+    class frequencies; its AUC is 0.5. Errors below a hundredth of its error count as that.
 
     Args:
         names: Names of the sites.

@@ -21,8 +21,8 @@ from graphcollab._base.errors import ConflictError
 from graphcollab._base.naming import AS_OPTIONS
 from graphcollab._base.threads import threads_here
 from graphcollab.analysis.trials import Played, Trials
-from graphcollab.comm import ProcessLostError
 from graphcollab.comm.launch import launched
+from graphcollab.comm.meeting import ProcessLostError
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -10,9 +10,9 @@ import torch
 from graphcollab._base.keyed import keyed_seed
 from graphcollab._base.settings import Real, Seed, checked
 from graphcollab.analysis.final import with_all_rows
-from graphcollab.data import Tasks
 from graphcollab.data._pairs import strata
 from graphcollab.data.samples import hold_out
+from graphcollab.data.tasks import Tasks
 
 _SPLIT_STREAM, _HALF_STREAM = 173, 174
 HALVES = ("half", "other half")

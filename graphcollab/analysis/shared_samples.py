@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from graphcollab._base.errors import ConflictError, MissingError
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.train.fingerprint import checksum, fingerprint
 from graphcollab.train.start import plane_of
 

@@ -16,8 +16,8 @@ from graphcollab._base.naming import setting
 from graphcollab.analysis.budget import Spending
 from graphcollab.analysis.shared_samples import identify_samples
 from graphcollab.analysis.trial import COLUMNS, Trial
-from graphcollab.comm import ProcessLostError
-from graphcollab.data import Tasks
+from graphcollab.comm.meeting import ProcessLostError
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.train.callbacks import Progress

@@ -8,6 +8,6 @@ from typing import TYPE_CHECKING
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.cli.app import call as call, main as main
+    from graphcollab.cli.app import call as call
 
 __all__ = make_lazy(__name__)

@@ -17,7 +17,9 @@ from graphcollab._base.errors import ConflictError, GraphcollabError, MissingFil
 from graphcollab._base.files import write_whole
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import setting
-from graphcollab.analysis import Benefit, Comparison, benefit, compare
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis.benefit import benefit
+from graphcollab.analysis.compare import compare
 from graphcollab.analysis.metrics import METRICS
 from graphcollab.analysis.processes import progress_bar
 from graphcollab.cli.data import methods_for, models_for, require_data, step_sizes, tasks_for
@@ -36,7 +38,7 @@ from graphcollab.cli.folder import (
 from graphcollab.cli.options import Training, compute_of
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
-from graphcollab.data.datasets import DATASETS, TABLES
+from graphcollab.data.datasets.catalog import DATASETS, TABLES
 from graphcollab.data.table import Table as Source, open_table
 from graphcollab.persistence import LearnedGraph
 from graphcollab.persistence.history import History

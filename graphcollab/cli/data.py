@@ -13,11 +13,12 @@ from graphcollab._base.errors import ConflictError, MissingFileError, PathError
 from graphcollab._base.naming import close
 from graphcollab.cli.options import Columns, Dealing, Table
 from graphcollab.cli.values import entries
-from graphcollab.data import Tasks
-from graphcollab.data.datasets import DATASETS, TABLES, LabeledArrays, load_dataset
+from graphcollab.data.datasets import LabeledArrays
+from graphcollab.data.datasets.catalog import DATASETS, TABLES, load_dataset
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.data.quality_of_values import of_many_classes, warn_of
-from graphcollab.models import build_model
+from graphcollab.data.tasks import Tasks
+from graphcollab.models.catalog import build_model
 from graphcollab.train.start import Models
 
 WIDTH = 64  # width of the hidden layer, where none are asked for

@@ -27,8 +27,8 @@ from graphcollab.cli.data import tasks_for
 from graphcollab.cli.folder import tell
 from graphcollab.cli.options import compute_of
 from graphcollab.cli.predicting import MODELS
-from graphcollab.data import Tasks
-from graphcollab.data.datasets import DATASETS
+from graphcollab.data.datasets.catalog import DATASETS
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
 from graphcollab.methods import fedavg, local
 from graphcollab.persistence.answers import Answers

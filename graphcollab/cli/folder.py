@@ -85,7 +85,7 @@ def _goes_on(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bo
 
 def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are written into the folder of a run."""
-    from graphcollab.data.datasets import DATASETS  # here, since importing it takes long
+    from graphcollab.data.datasets.catalog import DATASETS
 
     plain = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
     dealt = not vars(Dealing()).keys() <= asked.keys() or str(asked["data"]) in DATASETS

@@ -15,8 +15,9 @@ from graphcollab.cli.data import require_data
 from graphcollab.cli.folder import note, tell
 from graphcollab.cli.settings_file import RUN
 from graphcollab.data.table import open_table
-from graphcollab.persistence import Models, load
+from graphcollab.persistence import Models
 from graphcollab.persistence.folder import MANIFEST
+from graphcollab.persistence.saved_models import load
 
 MODELS = "models"  # the folder in that of a comparison
 SHOWN = 8  # sites without a model, of which it is asked whether another was meant

@@ -12,7 +12,7 @@ from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import only_values
 from graphcollab.methods import get_method
 from graphcollab.report import site_table
-from graphcollab.sites import site
+from graphcollab.sites.site import site
 from graphcollab.sites.transport import CONNECTION
 from graphcollab.train import Result
 

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
         only_main_process as only_main_process,
         raise_on_all as raise_on_all,
     )
-    from graphcollab.comm.meeting import ProcessLostError as ProcessLostError
     from graphcollab.comm.plane import Plane as Plane
     from graphcollab.comm.processes import Processes as Processes
     from graphcollab.comm.relation import Relation as Relation

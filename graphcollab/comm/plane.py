@@ -17,7 +17,8 @@ from graphcollab.comm.arrivals import Arrivals
 from graphcollab.comm.control_plane import ControlPlane
 from graphcollab.comm.transport import Halo, Transport
 from graphcollab.engine import Rows
-from graphcollab.nn.functional import edge_cosines, edge_distances, edge_products
+from graphcollab.nn.functional import edge_products
+from graphcollab.nn.functional.distances import edge_cosines, edge_distances
 from graphcollab.nn.mix_conv import MixConv
 
 __all__ = ["Plane"]

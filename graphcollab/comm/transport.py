@@ -140,7 +140,7 @@ class Transport:
         return values
 
     def all_gather_models(self, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return models of all processes as `concat` does: the only way by which everybody gets those of others."""
+        """Return models of all processes as `all_gather` does: the only way by which everybody gets those of others."""
         return self.all_gather(*rows)
 
     def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:

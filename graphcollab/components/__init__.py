@@ -6,19 +6,8 @@ from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab._base.piece import Field as Field, Piece as Piece
-    from graphcollab._base.settings import (
-        Buffers as Buffers,
-        Count as Count,
-        Finite as Finite,
-        Fraction as Fraction,
-        Natural as Natural,
-        NonNegative as NonNegative,
-        Positive as Positive,
-        Real as Real,
-        Share as Share,
-    )
+    from graphcollab._base.settings import Buffers as Buffers, Count as Count, Positive as Positive, Real as Real
     from graphcollab.components.env import Env as Env, Isolate as Isolate, Participation as Participation
-    from graphcollab.components.judge import FineTuned as FineTuned, NearestPrototype as NearestPrototype
     from graphcollab.components.random_slopes import RandomSlopes as RandomSlopes
     from graphcollab.components.slots import (
         Exchanger as Exchanger,
@@ -27,7 +16,6 @@ if TYPE_CHECKING:
         Rewiring as Rewiring,
         Stop as Stop,
         Weigher as Weigher,
-        WeighNew as WeighNew,
     )
     from graphcollab.components.stop import EarlyStopping as EarlyStopping
 

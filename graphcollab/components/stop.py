@@ -12,7 +12,8 @@ from torch_geometric.data import Data
 
 from graphcollab._base.piece import Field, Readers
 from graphcollab._base.settings import Count
-from graphcollab.analysis.metrics import as_metric, score_rows
+from graphcollab.analysis.metrics import as_metric
+from graphcollab.analysis.metrics.scores import score_rows
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Stop
 from graphcollab.engine import Rows

@@ -11,15 +11,9 @@ if TYPE_CHECKING:
         SupervisedContrast as SupervisedContrast,
     )
     from graphcollab.engine.engine import Engine as Engine
-    from graphcollab.engine.guards import FrozenWeightsError as FrozenWeightsError
     from graphcollab.engine.keyed_checkpoint import keyed_checkpoint as keyed_checkpoint
     from graphcollab.engine.losses import Loss as Loss, Proximal as Proximal, as_objective as as_objective
-    from graphcollab.engine.objective import (
-        Context as Context,
-        FirstView as FirstView,
-        Objective as Objective,
-        Reads as Reads,
-    )
+    from graphcollab.engine.objective import Objective as Objective
     from graphcollab.engine.optimizer import (
         SGD as SGD,
         Adam as Adam,
@@ -29,14 +23,8 @@ if TYPE_CHECKING:
         as_row_optimizer as as_row_optimizer,
     )
     from graphcollab.engine.param_spec import ParamSpec as ParamSpec
-    from graphcollab.engine.plan import Plan as Plan
     from graphcollab.engine.rows import NonFiniteLossError as NonFiniteLossError, Rows as Rows
     from graphcollab.engine.stack import Stacks as Stacks
-    from graphcollab.engine.views import (
-        AddNoise as AddNoise,
-        Augment as Augment,
-        ImageAugment as ImageAugment,
-        Views as Views,
-    )
+    from graphcollab.engine.views import AddNoise as AddNoise, ImageAugment as ImageAugment, Views as Views
 
 __all__ = make_lazy(__name__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +18,11 @@ T = TypeVar("T")
 
 Where: TypeAlias = Literal["nowhere", "layers", "anywhere"]
 """Where a computation draws: nowhere, only in layers that are known to draw, or anywhere."""
+
+
+_READING = threading.Lock()
+"""Prevents a deadlock in PyTorch: it holds the generator's lock while it makes the tensor of a state. Garbage
+collection may then switch to another thread, which waits for the generator while it holds the interpreter's lock."""
 
 
 class Draws:
@@ -84,5 +90,6 @@ def _in_layer(forward: Callable[..., Any], *inputs: Any, **named: Any) -> Any:
 
 
 def _global_state(device: torch.device) -> Tensor:
-    state = torch.get_rng_state()
+    with _READING:
+        state = torch.get_rng_state()
     return torch.cat([state, torch.cuda.get_rng_state(device)]) if device.type == "cuda" else state

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from graphcollab._base.device import beside, consecutive, pick
 from graphcollab._base.memory import keep_heap, new_rows
-from graphcollab.data import Tasks
 from graphcollab.data.schedule import local_steps, make_schedule
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.backend import Backend, Work, batch_groups
 from graphcollab.engine.choice import backend_of, check_plan, make_plan
 from graphcollab.engine.footprint import Footprints

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.rows import Rows
 from graphcollab.engine.samples import copied

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from graphcollab._base.checks import issue
 from graphcollab._base.errors import ContractError
 from graphcollab._base.typing import Embedded
-from graphcollab.data import Pool, Schedule
+from graphcollab.data.samples import Pool
+from graphcollab.data.schedule import Schedule
 from graphcollab.engine.guards import LookUps, unwritten
 from graphcollab.engine.modules import copy_module, embed_arguments, in_training, no_latents
 from graphcollab.engine.objective import Context, Objective, Reads

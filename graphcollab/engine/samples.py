@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from graphcollab._base.device import beside, pick
-from graphcollab.data import Pool, Schedule, Tasks
+from graphcollab.data.samples import Pool
+from graphcollab.data.schedule import Schedule
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.views import Views
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from graphcollab._base.device import beside, pick
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.backend import Backend
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.samples import take_samples

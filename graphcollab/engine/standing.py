@@ -11,7 +11,8 @@ from torch import Tensor
 
 import graphcollab.engine.static_steps as steps
 from graphcollab._base.device import beside
-from graphcollab.data import Pool, Tasks
+from graphcollab.data.samples import Pool
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.samples import CUDA_BATCH_BYTES, Batch, copied, weights_of
 
 BATCHES_KEPT = 16  # of splits, and of chunks

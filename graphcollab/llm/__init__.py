@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.llm.adapters import (
-        base_checksum as base_checksum,
-        load_adapter as load_adapter,
-        save_adapters as save_adapters,
-    )
+    from graphcollab.llm.adapters import load_adapter as load_adapter, save_adapters as save_adapters
     from graphcollab.llm.build_lora import build_lora as build_lora
     from graphcollab.llm.language_model import LanguageModel as LanguageModel
     from graphcollab.llm.text_tasks import (

@@ -16,8 +16,8 @@ from torch import Tensor
 from graphcollab._base.checks import issue
 from graphcollab._base.errors import EmptyError, InvalidTypeError, MismatchError, TooFewError
 from graphcollab._base.naming import few
-from graphcollab.data import Split
 from graphcollab.data._sites import WORDS, Draw, Sites, find_sites, to_groups
+from graphcollab.data.samples import Split
 
 USES = {"train": "training", "val": "validation", "test": "testing"}
 

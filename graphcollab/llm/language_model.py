@@ -18,9 +18,9 @@ from graphcollab._base.errors import (
     UnsupportedError,
 )
 from graphcollab._base.settings import checked
-from graphcollab.data import Tasks
-from graphcollab.engine import keyed_checkpoint
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.guards import unwritten
+from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
 from graphcollab.engine.param_spec import shared_tensors
 from graphcollab.llm.base import kind_of, require_causal, require_padding
 from graphcollab.llm.token_loss import PADDING, require_tokens

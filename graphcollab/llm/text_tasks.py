@@ -19,11 +19,12 @@ from graphcollab._base.errors import (
     UnknownError,
 )
 from graphcollab._base.settings import Count, Seed, checked
-from graphcollab.data import Pool, Split, Tasks
 from graphcollab.data._builders import AnyMetric, Part
 from graphcollab.data._pairs import facts_of_pool
 from graphcollab.data._sites import SAMPLES, Draw
+from graphcollab.data.samples import Pool, Split
 from graphcollab.data.statistics import HERE, Statistics
+from graphcollab.data.tasks import Tasks
 from graphcollab.llm.documents import Documents, encode, fingerprint, gather_documents
 from graphcollab.llm.token_loss import PADDING, blocks_of, count_predicted, perplexity, token_loss
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from graphcollab._base.errors import ConflictError, InvalidValueError, MissingError, ShapeError
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.metric import row_mean
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Loss
 
 

@@ -16,9 +16,8 @@ from graphcollab.components.exchange import Exchange
 from graphcollab.components.judge import Judge
 from graphcollab.components.local import Fit
 from graphcollab.components.stop import EarlyStopping
-from graphcollab.components.weigh import PeerWeights
-from graphcollab.engine import RowOptimizer
-from graphcollab.engine.optimizer import as_row_optimizer
+from graphcollab.components.weigh.peer_weights import PeerWeights
+from graphcollab.engine.optimizer import RowOptimizer, as_row_optimizer
 from graphcollab.methods.method import Method
 
 __all__ = ["Training", "fit", "make_optimizer", "method", "patient", "peer_method"]

@@ -8,7 +8,7 @@ from graphcollab._base.settings import Buffers, Incomplete, NonNegative, Share
 from graphcollab.components.exchange import Exchange, ThroughServer
 from graphcollab.components.judge import Judge
 from graphcollab.components.local import FitPersonal
-from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
 

@@ -8,7 +8,7 @@ from typing import Literal, Unpack
 from graphcollab._base.settings import Buffers, Count, Incomplete, NonNegative, Share
 from graphcollab.components.exchange import Exchange, ThroughServer
 from graphcollab.components.judge import FineTuned
-from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method, patient
 from graphcollab.methods.method import Method
 

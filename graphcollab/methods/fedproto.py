@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab._base.settings import Incomplete, NonNegative, Share
-from graphcollab.components.exchange import PrototypeAverage, ThroughServer
+from graphcollab.components.exchange import ThroughServer
+from graphcollab.components.exchange.unmixed import PrototypeAverage
 from graphcollab.components.judge import Judge, NearestPrototype
-from graphcollab.components.local import PrototypeDistance
-from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.local.prototypes import PrototypeDistance
+from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
 

@@ -6,8 +6,8 @@ from typing import Literal, Unpack
 
 from graphcollab._base.settings import Buffers, Count, Fraction, NonNegative
 from graphcollab.components.exchange import Exchange
-from graphcollab.components.rewire import GreedyPeers
-from graphcollab.components.weigh import FirstOrderGain
+from graphcollab.components.rewire.sampler import GreedyPeers
+from graphcollab.components.weigh.first_order_gain import FirstOrderGain
 from graphcollab.methods.declare import Training, fit, method
 from graphcollab.methods.method import Method
 

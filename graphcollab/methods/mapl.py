@@ -8,15 +8,9 @@ from graphcollab._base.errors import ConflictError
 from graphcollab._base.settings import Buffers, Natural, NonNegative, Positive
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.weigh import ClassifierSimilarity, Uniform
-from graphcollab.engine import (
-    Augment,
-    ImageAugment,
-    Objective,
-    PrototypeContrast,
-    PrototypeUniformity,
-    SupervisedContrast,
-    Views,
-)
+from graphcollab.engine import ImageAugment, Objective, SupervisedContrast, Views
+from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity
+from graphcollab.engine.views import Augment
 from graphcollab.methods.declare import BETAS, Training, fit, method
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases

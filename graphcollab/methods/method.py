@@ -37,7 +37,7 @@ from graphcollab.components.rewire import ApplyTransform
 from graphcollab.components.slots import Exchanger, Judge, Local, Rewiring, Stop, Weigher
 from graphcollab.components.state import LOOP, end_round, fields_of, start_round
 from graphcollab.components.weigh import NoWeights
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.engine.stack import Stacks
 

@@ -6,9 +6,10 @@ from typing import Unpack
 
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.settings import Buffers, Incomplete, Natural, NonNegative, Positive, Share
-from graphcollab.components.exchange import Exchange, ShrinkIntercepts, ThroughServer
+from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components.exchange.exchange import ShrinkIntercepts
 from graphcollab.components.random_slopes import RandomSlopes
-from graphcollab.components.rewire import sample_nodes
+from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.components.slots import Judge
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.methods.declare import Training, Weights, fit, method

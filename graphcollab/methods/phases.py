@@ -14,7 +14,7 @@ from graphcollab._base.piece import Piece
 from graphcollab._base.settings import Count, check_settings
 from graphcollab.components.env import Env
 from graphcollab.components.state import end_phase
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.stack import Stacks
 from graphcollab.methods.method import Method, Playable, in_step
 

@@ -10,15 +10,9 @@ from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab._base.typing import Embedded as Embedded
-    from graphcollab.models.backbones import small_backbone as small_backbone, small_backbones as small_backbones
-    from graphcollab.models.catalog import MODELS as MODELS, build_model as build_model
-    from graphcollab.models.classifiers import (
-        CNN as CNN,
-        MLP as MLP,
-        ResNet9 as ResNet9,
-        fedavg_cnn as fedavg_cnn,
-        maml_cnn as maml_cnn,
-    )
+    from graphcollab.models.backbones import small_backbones as small_backbones
+    from graphcollab.models.catalog import MODELS as MODELS
+    from graphcollab.models.classifiers import CNN as CNN, MLP as MLP
     from graphcollab.models.layers import replace_batch_norm as replace_batch_norm
     from graphcollab.models.split_model import SplitModel as SplitModel, split_models as split_models
 

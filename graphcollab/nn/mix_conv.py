@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.nn import MessagePassing
 
-from graphcollab.nn.functional import Structure, mix
-from graphcollab.nn.functional.structure import require_plain
+from graphcollab.nn.functional import mix
+from graphcollab.nn.functional.structure import Structure, require_plain
 
 _STEPS = ("message", "aggregate", "update")
 _HOOKS = [

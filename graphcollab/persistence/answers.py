@@ -22,8 +22,9 @@ from graphcollab._base.errors import (
     UnsupportedError,
 )
 from graphcollab._base.naming import Node, few, find_node
-from graphcollab.data import Preparation, Tasks
+from graphcollab.data import Preparation
 from graphcollab.data.samples import not_finite
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.guards import LookUps, OutsideError
 
 Kind: TypeAlias = Literal["classes", "binary", "values", "rates"]

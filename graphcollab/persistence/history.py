@@ -16,7 +16,7 @@ from graphcollab._base.files import write_csv, write_whole
 from graphcollab._base.findings import Finding
 from graphcollab.analysis.metrics import METRICS
 from graphcollab.analysis.metrics.statistics import summarize
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 
 MISSING = {  # what a summary is of, the best first, and what is missing then
     "test_metric": "",

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab._base.version import __version__
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stack import Stacks
 from graphcollab.methods.method import Method

@@ -18,7 +18,7 @@ from graphcollab._base.settings import SettingError, checked
 from graphcollab.data.preparation import Preparation
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.models import build_model
+from graphcollab.models.catalog import build_model
 from graphcollab.persistence.answers import Answers, Predicts, Reading
 from graphcollab.persistence.folder import damage_of, read_folder
 from graphcollab.persistence.learned_graph import LearnedGraph

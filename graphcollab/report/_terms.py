@@ -14,12 +14,13 @@ from torch import Tensor
 
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few, setting
-from graphcollab.analysis import Benefit, Comparison, Gain, Trial
+from graphcollab.analysis import Benefit, Comparison, Gain
 from graphcollab.analysis.metrics import paired_difference
 from graphcollab.analysis.metrics.statistics import PairedDifference
 from graphcollab.analysis.metrics.weight_spread import AGREE
 from graphcollab.analysis.shared_samples import Over
-from graphcollab.data import Tasks
+from graphcollab.analysis.trial import Trial
+from graphcollab.data.tasks import Tasks
 from graphcollab.report.values import number, shown_in
 
 EXACT = 1 + 1e-9  # means over nodes are rounded

@@ -17,7 +17,6 @@ from graphcollab._base.naming import SHOWN, few, setting
 from graphcollab._base.ranges import printable
 from graphcollab._base.settings import settings_of
 from graphcollab.analysis.held import LEAST
-from graphcollab.data import Tasks
 from graphcollab.data._events import coded
 from graphcollab.data._fit import declared_columns
 from graphcollab.data._frames import judged_by
@@ -25,6 +24,7 @@ from graphcollab.data._rows import MOST_CLASSES, Rows, TableSettings, facts_of, 
 from graphcollab.data._sites import Draw
 from graphcollab.data._values import factorized, is_number, lacks
 from graphcollab.data.table import open_table
+from graphcollab.data.tasks import Tasks
 from graphcollab.report._terms import FEW
 from graphcollab.report.values import Cell, Column, Table, decimals, number
 

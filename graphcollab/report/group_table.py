@@ -18,9 +18,9 @@ from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.bootstrap import bootstrap, percentile_interval
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, judging
 from graphcollab.analysis.trial import SHARES
-from graphcollab.data import Tasks
 from graphcollab.data._values import factorized
 from graphcollab.data.table import open_table
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
 from graphcollab.report._terms import noted, weighted
 from graphcollab.report.site_table import SMALL, results_by_name

@@ -22,13 +22,14 @@ from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics.as_metric import AnyMetric
 from graphcollab.analysis.metrics.scores import as_metrics, score_rows
 from graphcollab.analysis.trial import SHARES
-from graphcollab.data import Tasks
 from graphcollab.data.samples import Split
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
 from graphcollab.engine.modules import copy_module
 from graphcollab.report._terms import noted, weighted
 from graphcollab.report.values import Cell, Column, Table, mean_cell, shown, shown_in
-from graphcollab.train import Result, run
+from graphcollab.train import Result
+from graphcollab.train.run import run
 
 _SHUFFLE_STREAM, _RESAMPLE_STREAM = 181, 182
 PROBES, FAR = 100, 1e3  # rows of a site at which models are held to be linear, and at so many times their distance

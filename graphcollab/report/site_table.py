@@ -25,7 +25,7 @@ from graphcollab.analysis.metrics import Metric, Scores
 from graphcollab.analysis.metrics.bootstrap import bootstrap_nodes, percentile_interval
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, not_defined
 from graphcollab.analysis.trial import SHARES
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.persistence.history import in_deviations
 from graphcollab.report._terms import noted, unequal_terms, weighted, with_few
 from graphcollab.report.values import Cell, Column, Table, decimals, shown, shown_in

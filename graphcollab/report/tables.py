@@ -54,7 +54,7 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
             over seeds.
 
     Example:
-        >>> from graphcollab.analysis import Trial
+        >>> from graphcollab.analysis.trial import Trial
         >>> summary = dict(mean=0.9, worst10=0.7, worst20=0.75, std=0.1, bytes_per_node=1_234_567, seconds=2.5)
         >>> trials = [Trial("l2c", seed, {"lr": 0.01}, 0.9, summary) for seed in (0, 1)]
         >>> print(results_table(Comparison(trials, {"l2c": trials}, True)))
@@ -183,7 +183,7 @@ def paired_table(
         over: What intervals are of, ``"samples"`` or ``"seeds"``; see `Comparison.paired`.
 
     Example:
-        >>> from graphcollab.analysis import Trial
+        >>> from graphcollab.analysis.trial import Trial
         >>> values = {"local": (0.5, 0.6, 0.7), "l2c": (0.53, 0.65, 0.71)}
         >>> chosen = {m: [Trial(m, s, {}, 0, {"mean": v}) for s, v in enumerate(vs)] for m, vs in values.items()}
         >>> print(paired_table(Comparison([], chosen, True)))

@@ -14,8 +14,7 @@ if TYPE_CHECKING:
     from graphcollab.sites.deploying import allow as allow, job as job
     from graphcollab.sites.errors import SiteLostError as SiteLostError
     from graphcollab.sites.leaving import Leaving as Leaving
-    from graphcollab.sites.ledger import Ledger as Ledger
-    from graphcollab.sites.site import Site as Site, site as site
+    from graphcollab.sites.site import Site as Site
     from graphcollab.sites.statistics import SiteStatistics as SiteStatistics
     from graphcollab.sites.tasks_of_site import tasks_of_site as tasks_of_site, told_by_site as told_by_site
     from graphcollab.sites.transport import connected as connected

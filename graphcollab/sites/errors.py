@@ -8,8 +8,7 @@ from typing import Any
 
 from graphcollab._base.errors import GraphcollabError
 from graphcollab._base.settings import SettingError
-from graphcollab.comm import ProcessLostError
-from graphcollab.comm.meeting import PARTS, as_value, from_value
+from graphcollab.comm.meeting import PARTS, ProcessLostError, as_value, from_value
 
 KINDS = frozenset(
     {"architecture", "checkpoint", "class", "column", "data", "file", "graph", "job", "listeners", "method", "model"}

@@ -24,9 +24,11 @@ from graphcollab._base.errors import (
 )
 from graphcollab._base.naming import few
 from graphcollab._base.settings import Count, check_setting, checked, settings_of
-from graphcollab.analysis import Benefit, Comparison, benefit, compare
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis.benefit import benefit
+from graphcollab.analysis.compare import compare
 from graphcollab.comm.transport import raise_on_all
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.persistence.lock import hold_folder
@@ -37,8 +39,9 @@ from graphcollab.sites.leaving import Leaving, leaving
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.tasks_of_site import tasks_of_site, told_by_site
 from graphcollab.sites.transport import CONNECTION, Gathering, connected
-from graphcollab.train import Result, run
+from graphcollab.train import Result
 from graphcollab.train.prepare import BETWEEN_PARTIES
+from graphcollab.train.run import run
 from graphcollab.train.settings import Checkpoint, Checkpoints, Compute
 
 LOG = logging.getLogger(__name__)

@@ -18,13 +18,14 @@ from graphcollab._base.errors import MismatchError, TooFewError, UnsupportedErro
 from graphcollab._base.naming import few as few_names
 from graphcollab._base.settings import settings_of
 from graphcollab._base.version import __version__
-from graphcollab.data import Preparation, Split, Tasks
+from graphcollab.data import Preparation
 from graphcollab.data._fit import declared_columns
 from graphcollab.data._sites import in_order, name_ids
 from graphcollab.data._values import without
 from graphcollab.data.quality_of_values import of_spellings, warn_of
-from graphcollab.data.samples import ELSEWHERE
+from graphcollab.data.samples import ELSEWHERE, Split
 from graphcollab.data.statistics import Counts, Statistics
+from graphcollab.data.tasks import Tasks
 from graphcollab.sites.agreement import FEW, Received, require_agreed, require_done, require_parts
 from graphcollab.sites.errors import failure
 from graphcollab.sites.ledger import Ledger

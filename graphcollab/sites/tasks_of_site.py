@@ -9,8 +9,8 @@ from typing import Any
 from torch.utils.data import Dataset
 
 from graphcollab._base.errors import EmptyError
-from graphcollab.data import Tasks
 from graphcollab.data._pairs import to_tensors
+from graphcollab.data.tasks import Tasks
 from graphcollab.sites.ledger import Ledger
 from graphcollab.sites.statistics import Everyone, SiteStatistics
 

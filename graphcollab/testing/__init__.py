@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.testing.claims import NotApplicable as NotApplicable, differences as differences, leaves as leaves
+    from graphcollab.testing.claims import differences as differences
     from graphcollab.testing.contract import CONTRACT as CONTRACT, check_contract as check_contract
     from graphcollab.testing.scene import Scene as Scene
 

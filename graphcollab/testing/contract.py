@@ -16,7 +16,8 @@ from torch_geometric.data import Data
 
 from graphcollab.components.env import Participation
 from graphcollab.components.state import LOOP
-from graphcollab.persistence import History, load_checkpoint
+from graphcollab.persistence import History
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.persistence.saver import Saver
 from graphcollab.testing.claims import (
     AnyMethod,

@@ -15,14 +15,15 @@ from graphcollab.comm.plane import Plane
 from graphcollab.comm.transport import Transport
 from graphcollab.components.env import Env, Participation
 from graphcollab.components.state import LOOP, keep_own
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Engine
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.stack import ParamSpec, Stacks
 from graphcollab.models import MLP, SplitModel
 from graphcollab.testing.claims import AnyMethod
 from graphcollab.testing.lockstep import poison
-from graphcollab.train import Graph
+from graphcollab.train.graph_input import Graph
 from graphcollab.train.start import build_graph
 
 FEATURES, CLASSES = 4, 3

@@ -14,10 +14,8 @@ if TYPE_CHECKING:
     )
     from graphcollab.train.evaluation import evaluate as evaluate
     from graphcollab.train.graph_input import Graph as Graph
-    from graphcollab.train.join import Joined as Joined, join as join
+    from graphcollab.train.join import Joined as Joined
     from graphcollab.train.result import Result as Result
-    from graphcollab.train.run import run as run
     from graphcollab.train.settings import Checkpoint as Checkpoint, Compute as Compute
-    from graphcollab.train.start import Architecture as Architecture, Model as Model
 
 __all__ = make_lazy(__name__)

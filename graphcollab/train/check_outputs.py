@@ -13,13 +13,13 @@ from graphcollab._base.checks import issue
 from graphcollab._base.errors import ContractError, InvalidTypeError, RangeError
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import judging, refuse_broadcasting
-from graphcollab.data import Tasks
 from graphcollab.data.samples import ELSEWHERE
-from graphcollab.engine import Context
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.guards import FrozenWeightsError, LookUps, OutsideError, unwritten
 from graphcollab.engine.losses import objective_of
 from graphcollab.engine.modules import copy_module
+from graphcollab.engine.objective import Context
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import copied
 from graphcollab.engine.stack import ParamSpec

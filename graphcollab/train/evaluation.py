@@ -11,7 +11,8 @@ from torch_geometric.data import Data
 
 from graphcollab._base.checks import issue
 from graphcollab._base.errors import ContractError, DuplicateError
-from graphcollab.analysis.metrics import Metric, score_rows
+from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.metrics.scores import score_rows
 from graphcollab.components.at_work import membership
 from graphcollab.components.env import Env
 from graphcollab.components.guard import cure

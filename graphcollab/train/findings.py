@@ -13,15 +13,15 @@ from torch_geometric.data import Data
 from graphcollab._base.checks import issue
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few
-from graphcollab.analysis.metrics import Metric, weight_spread
+from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import not_defined
-from graphcollab.analysis.metrics.weight_spread import WeightSpread
+from graphcollab.analysis.metrics.weight_spread import WeightSpread, weight_spread
 from graphcollab.comm.plane import Plane
 from graphcollab.components.at_work import apply_participation, edges_in_use
 from graphcollab.components.env import Env
 from graphcollab.components.guard import cure, initial_bounds
 from graphcollab.components.slots import Exchanger, Weigher
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method, last_graph
 from graphcollab.methods.phases import Phases
 from graphcollab.persistence.history import History

@@ -15,7 +15,7 @@ from graphcollab._base.checks import issue
 from graphcollab._base.errors import AmbiguousError, ConflictError, MissingError
 from graphcollab._base.naming import few, find_nodes, numbered
 from graphcollab._base.settings import Finite, Natural, SettingError
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.persistence.learned_graph import LearnedGraph

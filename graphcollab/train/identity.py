@@ -19,7 +19,7 @@ from graphcollab._base.version import __version__
 from graphcollab.comm.plane import Plane
 from graphcollab.components.env import Isolate, Participation
 from graphcollab.components.state import ROWS
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.param_spec import shared_tensors
 from graphcollab.engine.stack import Stacks
 from graphcollab.nn.functional.kernels import PRODUCTS

@@ -25,7 +25,8 @@ from graphcollab.components.env import Env
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.exchange.exchange import buffers_travel
 from graphcollab.components.guard import settle
-from graphcollab.data import Preparation, Tasks
+from graphcollab.data import Preparation
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stack import Stacks

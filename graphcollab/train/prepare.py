@@ -20,8 +20,9 @@ from graphcollab.comm.launch import meet
 from graphcollab.comm.plane import Plane
 from graphcollab.components.env import Env
 from graphcollab.components.state import keep_own, to_device
-from graphcollab.data import Tasks
-from graphcollab.engine import Engine, Plan
+from graphcollab.data.tasks import Tasks
+from graphcollab.engine import Engine
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases

@@ -19,7 +19,7 @@ from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, score_no
 from graphcollab.analysis.metrics.statistics import worst_shown
 from graphcollab.components.at_work import membership
 from graphcollab.components.env import Env
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stack import Stacks
 from graphcollab.methods.method import Method, last_graph

@@ -23,7 +23,7 @@ from graphcollab.analysis.metrics import Metric
 from graphcollab.comm.plane import Plane
 from graphcollab.components.env import Env
 from graphcollab.components.state import LOOP, tell_all
-from graphcollab.engine import Plan
+from graphcollab.engine.plan import Plan
 from graphcollab.persistence.history import History
 from graphcollab.persistence.saver import Saver
 from graphcollab.train.callbacks import Callback, Progress
@@ -63,7 +63,7 @@ def name_limits(plans: Sequence[Plan]) -> Iterator[None]:
 
 @dataclass(eq=False)
 class Session:
-    """A run between two rounds: `graphcollab.train.run` prepares one, and `play` plays what is left of it.
+    """A run between two rounds: `graphcollab.run` prepares one, and `play` plays what is left of it.
 
     It plays, evaluates and tells when it is over; callbacks and the saver do not change what it computes. A failed
     evaluation is made up for on resuming; with patience the best state is in the ``Data``, so a resumed run ends alike.

@@ -15,7 +15,7 @@ from graphcollab._base.piece import Field
 from graphcollab._base.settings import Count, Natural, check_settings
 from graphcollab.components.env import Isolate, Participation
 from graphcollab.components.state import LOOP
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.train.callbacks import Callback

@@ -28,7 +28,7 @@ from graphcollab.comm import raise_on_all
 from graphcollab.comm.launch import meet
 from graphcollab.comm.plane import BYTES_PER_FLOAT, Plane
 from graphcollab.components.allowed import allow, components
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.stack import ParamSpec, Stacks

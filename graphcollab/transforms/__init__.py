@@ -10,12 +10,7 @@ from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.transforms.gmm_neighbor_augmentation import GMMNeighborAugmentation as GMMNeighborAugmentation
-    from graphcollab.transforms.sparsification import (
-        DropWeakest as DropWeakest,
-        Sparsification as Sparsification,
-        Threshold as Threshold,
-        TopK as TopK,
-    )
+    from graphcollab.transforms.sparsification import DropWeakest as DropWeakest, Threshold as Threshold, TopK as TopK
     from graphcollab.transforms.topologies import (
         Complete as Complete,
         Isolated as Isolated,

@@ -13,16 +13,16 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from examples.benchmark._watch import ProbeSimilarity, WatchMerging
-from graphcollab import Method, join, load, methods, run
+from graphcollab import Method, Tasks, join, load, methods, run
 from graphcollab._base.device import read
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.metrics.bootstrap import bootstrap_nodes
 from graphcollab.comm import Relation
 from graphcollab.components.exchange import NoExchange
-from graphcollab.components.local import ClippedMean, CrossGradients, ProjectedGradient
+from graphcollab.components.local.combine import ClippedMean, ProjectedGradient
+from graphcollab.components.local.cross_gradients import CrossGradients
 from graphcollab.components.state import LOOP
 from graphcollab.components.weigh import CosineWeights, KeepWeights
-from graphcollab.data import Tasks
 from graphcollab.engine import SGD, AddNoise, Stacks
 from graphcollab.engine.backend import Backend
 from graphcollab.nn import MixingEncoder

@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from graphcollab._base.threads import same_threads, share
-from graphcollab.nn.functional import Structure, mix
+from graphcollab.nn.functional import mix
 from graphcollab.nn.functional.kernels import BLOCK_BYTES, _sampled, csr_product
+from graphcollab.nn.functional.structure import Structure
 
 
 @pytest.fixture(params=[1, 2, 3])

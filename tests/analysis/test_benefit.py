@@ -13,8 +13,8 @@ import torch
 from scipy import stats
 from torch import nn
 
-from graphcollab import Tasks, build_model, run
-from graphcollab.analysis import Benefit, benefit, resplit
+from graphcollab import Tasks, benefit, build_model, run
+from graphcollab.analysis import Benefit, resplit
 from graphcollab.analysis.baseline import OWN
 from graphcollab.analysis.held import asked, minority_held
 from graphcollab.analysis.metrics import corrected_differences

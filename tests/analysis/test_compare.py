@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import compare
+from graphcollab import Tasks, compare
 from graphcollab._base.errors import OtherRunError
-from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis import Comparison
 from graphcollab.analysis.compare import _choose
-from graphcollab.data import Tasks
+from graphcollab.analysis.trial import Trial
 from graphcollab.methods import fedavg, fedavg_finetuned, fomo, local
 from graphcollab.methods.method import NonFiniteLossError
 from graphcollab.models import MLP

@@ -12,7 +12,7 @@ from torch import nn
 
 from graphcollab import GraphcollabError, Tasks, build_model, compare, load, run
 from graphcollab.analysis.final import with_all_rows
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from graphcollab.methods import fedavg, local, meta_l2c
 from graphcollab.persistence.answers import Answers
 

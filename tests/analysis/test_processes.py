@@ -14,11 +14,10 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import compare
+from graphcollab import Tasks, compare
 from graphcollab._base.naming import AS_OPTIONS
 from graphcollab._base.settings import SettingError
 from graphcollab.analysis.processes import _sendable, progress_bar
-from graphcollab.data import Tasks
 from graphcollab.methods import fedavg, local
 from graphcollab.models import MLP
 from graphcollab.testing import differences

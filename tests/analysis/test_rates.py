@@ -14,8 +14,8 @@ import torch
 from scipy import stats
 from torch import nn
 
-from graphcollab import Tasks
-from graphcollab.analysis import benefit, resplit
+from graphcollab import Tasks, benefit
+from graphcollab.analysis import resplit
 
 QUICK = {"methods": {}, "rounds": 10, "epochs": 1, "lrs": (0.1,), "evaluations": 5}
 

@@ -11,8 +11,9 @@ import torch
 from scipy import stats
 
 from graphcollab import Tasks, compare, methods, report, run
-from graphcollab.analysis import Comparison, Trial, resplit
+from graphcollab.analysis import Comparison, resplit
 from graphcollab.analysis.shared_samples import correction, identify_samples
+from graphcollab.analysis.trial import Trial
 from graphcollab.train.identity import identify_tasks
 from tests.raising import raises
 

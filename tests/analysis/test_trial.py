@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import Trial
 from graphcollab.methods import dpsgd, local
 from graphcollab.models import MLP
-from graphcollab.train import run
 from tests.raising import raises
 
 

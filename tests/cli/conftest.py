@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from graphcollab.cli import main
+from graphcollab.cli.app import main
 
 
 @dataclass

@@ -11,11 +11,10 @@ import tomllib
 
 import pytest
 
-from graphcollab import build_model, compare, load_dataset, methods, report
+from graphcollab import Tasks, build_model, compare, load_dataset, methods, report
 from graphcollab._base.errors import MissingPackageError
 from graphcollab.cli import comparing
 from graphcollab.cli.comparing import _seeds
-from graphcollab.data import Tasks
 from graphcollab.data.partition import shard_tasks
 
 SHORT = ["--rounds", "2", "--hidden", "4"]

@@ -22,7 +22,7 @@ from tests.raising import raises
 ROOT = Path(__file__).parents[2]
 HELP = """
 import sys
-from graphcollab.cli import main
+from graphcollab.cli.app import main
 try:
     main(["compare", "--help"])
 finally:

@@ -9,11 +9,11 @@ from dataclasses import fields
 
 from graphcollab import Tasks, benefit, compare, load, methods, run, site
 from graphcollab.analysis.baseline import SKLEARN
-from graphcollab.cli import call as call_here, commands
-from graphcollab.cli.app import APP
+from graphcollab.cli import commands
+from graphcollab.cli.app import APP, call as call_here
 from graphcollab.cli.data import methods_for
 from graphcollab.cli.options import Columns, Computing, Table, Training
-from graphcollab.data.datasets import DATASETS, TABLES
+from graphcollab.data.datasets.catalog import DATASETS, TABLES
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall

@@ -10,9 +10,8 @@ import warnings
 
 import pytest
 
-from graphcollab import Tasks, build_model, report, run
-from graphcollab.analysis import compare
-from graphcollab.cli import main
+from graphcollab import Tasks, build_model, compare, report, run
+from graphcollab.cli.app import main
 from graphcollab.methods import l2c, local
 from graphcollab.persistence import LearnedGraph
 from graphcollab.train import RecordGraph

@@ -9,7 +9,8 @@ from graphcollab.components import EarlyStopping, Judge
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.local import Fit
 from graphcollab.components.rewire import PeerSampler
-from graphcollab.components.weigh import PeerWeights, Uniform
+from graphcollab.components.weigh import Uniform
+from graphcollab.components.weigh.peer_weights import PeerWeights
 from graphcollab.engine import SGD
 from graphcollab.methods import local, oracle, random_peers
 from graphcollab.testing import Scene

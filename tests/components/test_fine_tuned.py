@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import torch
 
-from graphcollab.components import FineTuned
+from graphcollab.components.judge import FineTuned
 from graphcollab.components.local import Fit
 from graphcollab.engine import SGD, NonFiniteLossError, Proximal
 from graphcollab.methods import fedavg

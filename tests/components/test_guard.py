@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import run
+from graphcollab import Tasks, run
 from graphcollab.components import Isolate, Participation
 from graphcollab.components.guard import find_diverged
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.methods import (
     cga,
     cobo,

@@ -8,13 +8,13 @@ from hypothesis import assume, given, strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import Method
-from graphcollab.components import NearestPrototype
-from graphcollab.components.exchange import PrototypeAverage
-from graphcollab.components.judge import prototype_head
-from graphcollab.components.local import Fit, PrototypeDistance
-from graphcollab.data import Tasks
-from graphcollab.models import Embedded, SplitModel
+from graphcollab import Method, Tasks
+from graphcollab._base.typing import Embedded
+from graphcollab.components.exchange.unmixed import PrototypeAverage
+from graphcollab.components.judge import NearestPrototype, prototype_head
+from graphcollab.components.local import Fit
+from graphcollab.components.local.prototypes import PrototypeDistance
+from graphcollab.models import SplitModel
 from graphcollab.testing import Scene
 from tests.raising import raises
 

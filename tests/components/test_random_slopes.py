@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.components import RandomSlopes
-from graphcollab.components.random_slopes import _output_layer
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab import Tasks
+from graphcollab.components.random_slopes import RandomSlopes, _output_layer
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import ParamSpec
 from graphcollab.methods import fedavg, partial_pooling
 from graphcollab.testing import Scene

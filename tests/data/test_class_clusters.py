@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.data.datasets import load_dataset
+from graphcollab import load_dataset
 from graphcollab.data.partition import class_clusters
 from graphcollab.data.partition.class_counts import class_windows
 from tests.raising import raises

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from graphcollab.data.partition import ANIMALS_VEHICLES, FIVE_PAIRS
+from graphcollab.data.partition.label_shift import ANIMALS_VEHICLES, FIVE_PAIRS
 
 
 def test_cifar10():

@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.data.datasets import join_datasets, load_dataset
+from graphcollab import load_dataset
+from graphcollab.data.datasets.labeled_arrays import join_datasets
 from graphcollab.data.partition import disjoint_classes, label_shift
 from tests.raising import raises
 

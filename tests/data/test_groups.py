@@ -13,7 +13,8 @@ from torch import nn
 from graphcollab import Tasks, benefit, run
 from graphcollab.analysis import resplit
 from graphcollab.analysis.resplit import HALVES, halve_tests
-from graphcollab.data import Pool, Preparation
+from graphcollab.data import Preparation
+from graphcollab.data.samples import Pool
 from graphcollab.methods import l2c
 from tests.raising import raises, warns
 

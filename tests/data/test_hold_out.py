@@ -8,8 +8,9 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
+from graphcollab import Tasks
 from graphcollab._base.keyed import keyed_order
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
 
 
 def tasks(*labels):

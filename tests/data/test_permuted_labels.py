@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.data.datasets import load_dataset
+from graphcollab import load_dataset
 from graphcollab.data.partition import permuted_labels
 from graphcollab.data.partition.shift import label_permutations
 from tests.raising import raises

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from tests.raising import raises
 
 

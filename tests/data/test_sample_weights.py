@@ -10,7 +10,7 @@ from torch.utils.data import Dataset
 from graphcollab import Tasks, load_dataset
 from graphcollab.analysis import resplit
 from graphcollab.analysis.resplit import halve_tests
-from graphcollab.data import Pool, Split
+from graphcollab.data.samples import Pool, Split
 from graphcollab.train.identity import identify_tasks
 from graphcollab.train.newcomers import _together
 from tests.raising import raises

@@ -12,12 +12,13 @@ from hypothesis import given, strategies as st
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 from torch_geometric.data import Data
 
+from graphcollab import Tasks
 from graphcollab._base.settings import SettingError
 from graphcollab.analysis.metrics import METRICS, Metric
-from graphcollab.data import Pool, Split, Tasks
 from graphcollab.data._builders import TaskFields
 from graphcollab.data.datasets import LabeledArrays
 from graphcollab.data.partition import class_clusters, shard_tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine.losses import NAMED
 from tests.raising import raises, warns
 

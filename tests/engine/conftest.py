@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab import Tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import Engine, Stacks
 from graphcollab.engine.stack import ParamSpec
 

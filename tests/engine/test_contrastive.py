@@ -12,18 +12,12 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import (
-    Context,
-    FirstView,
-    Loss,
-    Plan,
-    PrototypeContrast,
-    PrototypeUniformity,
-    Proximal,
-    SupervisedContrast,
-    as_objective,
-)
+from graphcollab.engine import Loss, Proximal, SupervisedContrast
+from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity
 from graphcollab.engine.loop_backend import LoopBackend
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context, FirstView
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.vmap_backend import VmapBackend
 from graphcollab.models import SplitModel

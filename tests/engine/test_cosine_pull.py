@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.engine import Context, Proximal
+from graphcollab.engine import Proximal
+from graphcollab.engine.objective import Context
 from tests.raising import raises
 
 

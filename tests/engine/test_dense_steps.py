@@ -11,10 +11,12 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab._base.threads import same_threads
-from graphcollab.data import Pool, Schedule
-from graphcollab.engine import SGD, Adam, LocalSteps, Loss, Proximal, Rows, as_objective, dense_steps, vmap_backend
+from graphcollab.data.samples import Pool
+from graphcollab.data.schedule import Schedule
+from graphcollab.engine import SGD, Adam, LocalSteps, Loss, Proximal, Rows, dense_steps, vmap_backend
 from graphcollab.engine.choice import make_plan
 from graphcollab.engine.dense_steps import INSTRUCTIONS, Dense, dense_layers, take_dense_steps
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.samples import Feed
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import make_chain

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Plan, as_objective
 from graphcollab.engine.loop_backend import LoopBackend
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.reference import RATE, Reference
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.trial import difference, padding_of

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import LocalSteps, Rows, keyed_checkpoint
+from graphcollab.engine import LocalSteps, Rows
 from graphcollab.engine.draws import Draws
+from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
 from tests.engine.test_randomness import seeded

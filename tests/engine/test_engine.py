@@ -8,8 +8,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Objective, Reads, Rows, Stacks, as_objective
-from graphcollab.engine.objective import Sum
+from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Objective, Rows, Stacks
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Reads, Sum
 from graphcollab.engine.samples import take_samples
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import local

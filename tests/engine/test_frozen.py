@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcollab import Tasks, run
 from graphcollab.data.schedule import make_schedule
-from graphcollab.engine import SGD, Adam, FrozenWeightsError, LocalSteps, Rows, reference
-from graphcollab.engine.guards import Frozen, unwritten
+from graphcollab.engine import SGD, Adam, LocalSteps, Rows, reference
+from graphcollab.engine.guards import Frozen, FrozenWeightsError, unwritten
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stacked import stacked_linear, stacked_ops
 from graphcollab.methods import dpsgd

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Tasks, run
-from graphcollab.engine import keyed_checkpoint
+from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.methods import local
 from graphcollab.train import Compute

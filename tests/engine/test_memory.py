@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.data import Tasks
-from graphcollab.engine import SGD, Engine, LocalSteps, Rows, Stacks, as_objective
+from graphcollab import Tasks
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows, Stacks
 from graphcollab.engine.choice import make_plan
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises, warns
 

@@ -8,11 +8,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab.data.schedule import make_schedule
-from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Plan, Rows, as_objective
+from graphcollab.engine import SGD, Adam, Engine, LocalSteps, Rows
 from graphcollab.engine.choice import check_plan
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.modules import copy_module
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.models import MLP, fedavg_cnn
+from graphcollab.models import MLP
+from graphcollab.models.classifiers import fedavg_cnn
 from graphcollab.models.layers import MaxPool2
 from tests.raising import raises
 

@@ -10,8 +10,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from graphcollab import Tasks
 from graphcollab._base.errors import UnsupportedError
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import SGD, Adam, AdamW, Engine, LocalSteps, Rows, Stacks
 from graphcollab.engine.randomness import keyed_layers

@@ -11,7 +11,9 @@ from torch.nn import functional as F
 
 from graphcollab import Method
 from graphcollab.components.local import Fit
-from graphcollab.engine import SGD, Context, LocalSteps, Loss, Objective, Proximal, Reads, Rows, as_objective
+from graphcollab.engine import SGD, LocalSteps, Loss, Objective, Proximal, Rows
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context, Reads
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import SplitModel
 from graphcollab.testing import Scene

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.engine import SGD, Adam, AdamW, as_row_optimizer
+from graphcollab.engine import SGD, Adam, AdamW
+from graphcollab.engine.optimizer import as_row_optimizer
 from tests.raising import raises
 
 

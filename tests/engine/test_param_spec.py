@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab import build_model
 from graphcollab.engine import ParamSpec
-from graphcollab.models import MLP, MODELS, build_model
+from graphcollab.models import MLP, MODELS
 from tests.engine.test_stack import FourParts, TiedParts, two_architectures
 from tests.raising import raises
 

@@ -9,10 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.engine import Loss, Plan, as_objective, choice, stacked
+from graphcollab._base.typing import Embedded
+from graphcollab.engine import Loss, choice, stacked
 from graphcollab.engine.choice import backend_of, check_plan, make_plan
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.plan import Plan
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.models import MLP, Embedded, fedavg_cnn
+from graphcollab.models import MLP
+from graphcollab.models.classifiers import fedavg_cnn
 from tests.raising import raises, warns
 
 CROSS_ENTROPY = as_objective("cross_entropy")

@@ -8,9 +8,9 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
+from graphcollab import build_model
 from graphcollab.engine import ImageAugment
 from graphcollab.engine.randomness import own_randomness
-from graphcollab.models import build_model
 from tests.raising import raises
 
 X = torch.linspace(-1, 1, 24).view(4, 6)

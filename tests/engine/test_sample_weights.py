@@ -9,26 +9,25 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab import Tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import (
     SGD,
     AddNoise,
-    Context,
     Engine,
-    FirstView,
     LocalSteps,
     Loss,
     Objective,
-    PrototypeContrast,
     Proximal,
     Rows,
     Stacks,
     SupervisedContrast,
     Views,
-    as_objective,
 )
-from graphcollab.engine.objective import require_weighted
+from graphcollab.engine.contrastive import PrototypeContrast
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context, FirstView, require_weighted
 from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises
 

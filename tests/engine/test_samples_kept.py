@@ -9,13 +9,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from graphcollab import Tasks, run
 from graphcollab.analysis.metrics import Metric
 from graphcollab.components.local import Fit
-from graphcollab.data import Tasks
 from graphcollab.engine import SGD, Views
 from graphcollab.methods import fomo, l2c, local
 from graphcollab.models import MLP
-from graphcollab.train import Compute, run
+from graphcollab.train import Compute
 
 
 class Writes(nn.Module):

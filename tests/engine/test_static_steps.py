@@ -14,7 +14,8 @@ from torch import nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from graphcollab import methods
-from graphcollab.engine import SGD, Adam, AdamW, Engine, LocalSteps, Plan, Proximal, Rows, stacked_backend, static_steps
+from graphcollab.engine import SGD, Adam, AdamW, Engine, LocalSteps, Proximal, Rows, stacked_backend, static_steps
+from graphcollab.engine.plan import Plan
 from graphcollab.testing import Scene
 from tests.engine.test_backends_agree import MODULES, mlp
 from tests.methods.quick import quick

@@ -12,18 +12,9 @@ from torch.nn import functional as F
 from graphcollab import Method
 from graphcollab.components.local import Fit
 from graphcollab.data.schedule import make_schedule
-from graphcollab.engine import (
-    SGD,
-    AddNoise,
-    Context,
-    FirstView,
-    LocalSteps,
-    Rows,
-    SupervisedContrast,
-    Views,
-    as_objective,
-    samples as feed_module,
-)
+from graphcollab.engine import SGD, AddNoise, LocalSteps, Rows, SupervisedContrast, Views, samples as feed_module
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context, FirstView
 from graphcollab.engine.samples import Feed
 from graphcollab.models import SplitModel
 from graphcollab.testing import Scene

@@ -9,12 +9,12 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import run
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
 from graphcollab.engine import SGD, Engine, LocalSteps, Rows, Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import mapl
-from graphcollab.models import replace_batch_norm, split_models
+from graphcollab.models import split_models
+from graphcollab.models.layers import replace_batch_norm
 from tests.raising import raises
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "benchmark"))

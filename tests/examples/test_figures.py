@@ -21,8 +21,7 @@ from examples.benchmark._figures import (
     weight_by_overlap_figure,
     weight_curves,
 )
-from graphcollab.analysis import compare
-from graphcollab.data import Tasks
+from graphcollab import Tasks, compare
 from graphcollab.methods import l2c, local
 from graphcollab.persistence import History
 from graphcollab.report import save_figure

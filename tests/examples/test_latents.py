@@ -6,11 +6,10 @@ from matplotlib.colors import to_rgba
 from torch import nn
 
 from examples._latents import latent_figure, node_latents
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
+from graphcollab._base.typing import Embedded
 from graphcollab.methods import local
-from graphcollab.models import Embedded
 from graphcollab.report.figures._style import COLORS
-from graphcollab.train import run
 
 
 class Passing(nn.Module):

@@ -10,7 +10,8 @@ import torch
 from sklearn.metrics import adjusted_rand_score, roc_auc_score
 
 from examples.benchmark._tables import budget_table, peer_table, time_to_table, weight_table
-from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import Trial
 
 PAIRS = torch.combinations(torch.arange(4)).T
 EDGES = torch.cat([PAIRS, PAIRS.flip(0)], 1)  # all ordered pairs of four nodes

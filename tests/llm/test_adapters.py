@@ -14,13 +14,13 @@ from graphcollab.engine import ParamSpec
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.llm import (
     LanguageModel,
-    base_checksum,
     build_lora,
     load_adapter,
     save_adapters,
     text_classification_tasks,
     text_tasks,
 )
+from graphcollab.llm.adapters import base_checksum
 from graphcollab.llm.base import peft, transformers
 from graphcollab.methods import fedavg, local
 from tests.llm.tiny import CAUSAL, TEXTS, bert, gpt, llama, words

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from graphcollab.data import Tasks
+from graphcollab import Tasks
 from graphcollab.testing import Scene
 
 

@@ -7,8 +7,7 @@ import functools
 import pytest
 
 from graphcollab import Phases, methods
-from graphcollab.testing import CONTRACT
-from graphcollab.testing.contract import check_declared, check_membership, check_two_architectures
+from graphcollab.testing.contract import CONTRACT, check_declared, check_membership, check_two_architectures
 from graphcollab.testing.edge_checks import check_forbidden_edges
 from tests.methods.quick import early
 

@@ -7,11 +7,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.utils import scatter
 
-from graphcollab import run
-from graphcollab.analysis.metrics import contact_counts, in_cluster_share
+from graphcollab import Tasks, run
+from graphcollab.analysis.metrics import in_cluster_share
+from graphcollab.analysis.metrics.traffic import contact_counts
 from graphcollab.components.rewire.adaptive import priors
 from graphcollab.components.weigh import CosineUpdates, InverseLoss
-from graphcollab.data import Tasks
 from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.engine import SGD
 from graphcollab.methods import dac

@@ -7,10 +7,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import run
-from graphcollab.components import FineTuned
+from graphcollab import Tasks, run
 from graphcollab.components.exchange import NoExchange
-from graphcollab.data import Tasks
+from graphcollab.components.judge import FineTuned
 from graphcollab.engine import AddNoise, Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedclassavg

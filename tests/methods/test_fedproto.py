@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Phases, run
+from graphcollab import Phases, Tasks, run
 from graphcollab.components.exchange.unmixed import class_means
-from graphcollab.data import Tasks
 from graphcollab.methods import fedproto, local
 from graphcollab.models import SplitModel
 from graphcollab.testing import Scene

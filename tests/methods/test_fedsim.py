@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.data import Tasks
+from graphcollab import Tasks
 from graphcollab.engine import SGD
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedsim, local

@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.data.datasets import load_dataset
+from graphcollab import load_dataset, run
 from graphcollab.data.partition import class_clusters
 from graphcollab.methods import fedavg, flt, local
 from graphcollab.testing import Scene, differences
 from graphcollab.testing.contract import check_two_architectures
-from graphcollab.train import run
 from tests.raising import raises
 
 REST = {"lr": 0.0, "threshold": 0.5}

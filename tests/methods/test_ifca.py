@@ -5,11 +5,11 @@ import warnings
 import pytest
 import torch
 
+from graphcollab import run
 from graphcollab.engine import Rows
 from graphcollab.methods import fedavg, ifca
 from graphcollab.testing import Scene, differences
 from graphcollab.testing.contract import check_runs, check_two_architectures
-from graphcollab.train import run
 from tests.methods.forms import check_form
 from tests.raising import warns
 

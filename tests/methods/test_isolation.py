@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional as F
 
 from graphcollab import methods, run
-from graphcollab.data import Pool
+from graphcollab.data.samples import Pool
 from graphcollab.testing import Scene
 from tests.methods.quick import early
 

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import load_dataset, run
+from graphcollab import Tasks, load_dataset, run
 from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
 from graphcollab.components.exchange import NoExchange
 from graphcollab.components.local import Fit
 from graphcollab.components.weigh import ClassifierSimilarity
-from graphcollab.data import Tasks
 from graphcollab.data.partition import class_clusters
-from graphcollab.engine import AddNoise, SupervisedContrast, Views, as_objective
+from graphcollab.engine import AddNoise, SupervisedContrast, Views
+from graphcollab.engine.losses import as_objective
 from graphcollab.methods import fedavg, local, mapl
 from graphcollab.models import MLP, SplitModel, small_backbones, split_models
 from graphcollab.testing import Scene

@@ -6,15 +6,17 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Method, Phases, get_method
+from graphcollab import Method, Phases, Tasks, get_method
 from graphcollab.comm import Plane
 from graphcollab.components import Env, Exchanger, Field, Judge, Local, Rewiring, Weigher
 from graphcollab.components.exchange import Exchange, ThroughServer
-from graphcollab.components.local import ClippedMean, CrossGradients, Fit, FitPersonal
+from graphcollab.components.local import Fit, FitPersonal
+from graphcollab.components.local.combine import ClippedMean
+from graphcollab.components.local.cross_gradients import CrossGradients
 from graphcollab.components.rewire import ApplyTransform
 from graphcollab.components.weigh import Uniform
-from graphcollab.data import Tasks
-from graphcollab.engine import SGD, Engine, Proximal, as_objective
+from graphcollab.engine import SGD, Engine, Proximal
+from graphcollab.engine.losses import as_objective
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import ditto, dpsgd, fedavg, l2c, local, meta_l2c
 from graphcollab.methods.method import NonFiniteLossError

@@ -5,11 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import run
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab import Tasks, join, run
+from graphcollab.data.samples import Pool, Split
 from graphcollab.methods import fedavg, partial_pooling
 from graphcollab.testing import Scene, check_contract
-from graphcollab.train import join
 from tests.methods.forms import check_form
 from tests.methods.lines import two_lines
 from tests.methods.plain import Plain

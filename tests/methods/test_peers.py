@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import run
-from graphcollab.analysis.metrics import cluster_traffic
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
+from graphcollab.analysis.metrics.traffic import cluster_traffic
 from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.engine import SGD
 from graphcollab.methods import local, oracle, panm, pens, random_peers

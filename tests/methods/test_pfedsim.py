@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab import run
 from graphcollab.engine import SGD, Stacks
 from graphcollab.methods import fedavg, pfedsim
 from graphcollab.models import SplitModel
 from graphcollab.testing import Scene
 from graphcollab.testing.contract import check_two_architectures
-from graphcollab.train import run
 from tests.methods.forms import check_form
 from tests.raising import raises
 

@@ -13,7 +13,8 @@ import torch
 
 from graphcollab import Method
 from graphcollab.components.exchange import Exchange
-from graphcollab.components.weigh import FirstOrderGain, SampleCounts
+from graphcollab.components.weigh import SampleCounts
+from graphcollab.components.weigh.first_order_gain import FirstOrderGain
 from graphcollab.methods import ditto, fedavg, fedavg_finetuned, fomo, local, panm, random_peers
 from graphcollab.transforms import WithSelfLoops
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphcollab import Phases, methods
-from graphcollab.data import Split
+from graphcollab.data.samples import Split
 from graphcollab.engine import SupervisedContrast
 from graphcollab.testing import Scene
 from graphcollab.testing.claims import rows

@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.func import functional_call, vmap
 
-from graphcollab.models import MODELS, build_model
+from graphcollab import build_model
+from graphcollab.models import MODELS
 from tests.raising import raises
 
 IMAGE = (3, 16, 16)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from graphcollab.models import fedavg_cnn
+from graphcollab.models.classifiers import fedavg_cnn
 from tests.raising import raises
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import grad, vmap
 
-from graphcollab.models import build_model
+from graphcollab import build_model
 from graphcollab.models.layers import MaxPool2
 
 

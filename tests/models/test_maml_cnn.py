@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.models import maml_cnn
+from graphcollab.models.classifiers import maml_cnn
 from tests.raising import raises
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
-from graphcollab.models import replace_batch_norm
+from graphcollab.models.layers import replace_batch_norm
 from tests.raising import raises
 
 

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.data import Tasks
+from graphcollab import Tasks, build_model
 from graphcollab.engine import SGD, Engine, LocalSteps, Rows, Stacks
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.models import ResNet9, build_model
+from graphcollab.models.classifiers import ResNet9
 from tests.raising import raises
 
 

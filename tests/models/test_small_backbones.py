@@ -7,10 +7,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.data import Tasks
-from graphcollab.engine import SGD, Engine, LocalSteps, Objective, PrototypeContrast, Rows, Stacks, SupervisedContrast
+from graphcollab import Tasks
+from graphcollab.engine import SGD, Engine, LocalSteps, Objective, Rows, Stacks, SupervisedContrast
+from graphcollab.engine.contrastive import PrototypeContrast
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.models import SplitModel, small_backbone, small_backbones, split_models
+from graphcollab.models import SplitModel, small_backbones, split_models
+from graphcollab.models.backbones import small_backbone
 from tests.raising import raises
 
 SHAPES = [(1, 8, 8), (1, 28, 28), (3, 32, 32)]

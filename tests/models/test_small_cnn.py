@@ -7,7 +7,8 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab.models import CNN, build_model
+from graphcollab import build_model
+from graphcollab.models import CNN
 from tests.raising import raises
 
 CIFAR: dict[str, Any] = {"channels": (6, 16), "kernel": 5, "hidden": (120, 84)}

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.nn import functional as F
 
+from graphcollab._base.typing import Embedded
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.models import Embedded, SplitModel
+from graphcollab.models import SplitModel
 from tests.raising import raises
 
 SHAPE = (2, 3, 3)

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.models import MLP, fedavg_cnn
+from graphcollab.models import MLP
+from graphcollab.models.classifiers import fedavg_cnn
 from graphcollab.nn import MixingEncoder
 from tests.methods import plain_attention
 from tests.raising import raises

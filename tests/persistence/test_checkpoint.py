@@ -18,7 +18,8 @@ from graphcollab._base.errors import FormatError
 from graphcollab.methods import meta_l2c
 from graphcollab.models import MLP
 from graphcollab.nn import MixingEncoder
-from graphcollab.persistence import History, checkpoint, folder, load_checkpoint
+from graphcollab.persistence import History, checkpoint, folder
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Checkpoint, Finding, RecordGraph
 from tests.raising import raises, warns

@@ -10,7 +10,7 @@ import torch
 
 from graphcollab import run
 from graphcollab.methods import local
-from graphcollab.persistence import load_checkpoint
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Checkpoint
 from tests.train.forged import latest_checkpoint

@@ -9,11 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from graphcollab import Tasks, load, run
+from graphcollab import Tasks, join, load, run
 from graphcollab.analysis.metrics import Metric
-from graphcollab.engine import Context, Objective
+from graphcollab.engine import Objective
+from graphcollab.engine.objective import Context
 from graphcollab.methods import fedavg, local
-from graphcollab.train import Compute, join
+from graphcollab.train import Compute
 from tests.raising import raises
 
 NAMES = ["a", "b", "c"]

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from graphcollab import Method, Tasks, build_model, load, run
-from graphcollab.components import FineTuned
+from graphcollab.components.judge import FineTuned
 from graphcollab.components.local import Fit
 from graphcollab.methods import ditto, dpsgd, fedavg, local
 from graphcollab.persistence.save_models import briefly

@@ -13,7 +13,8 @@ import torch
 from graphcollab import run
 from graphcollab.methods import local
 from graphcollab.models import MLP
-from graphcollab.persistence import History, checkpoint, load_checkpoint, saver
+from graphcollab.persistence import History, checkpoint, saver
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
 from graphcollab.testing import Scene, differences

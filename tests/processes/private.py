@@ -10,8 +10,7 @@ from typing import Any
 
 import torch
 
-from graphcollab import methods, run
-from graphcollab.data import Tasks
+from graphcollab import Tasks, methods, run
 from graphcollab.testing import Scene
 from graphcollab.train import Callback, Result
 from tests.processes.scenes import SHARES, processes

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.comm import deal, is_main_process
-from graphcollab.comm.launch import launched, meet
+from graphcollab import Tasks
+from graphcollab.comm import is_main_process
+from graphcollab.comm.launch import deal, launched, meet
 from graphcollab.components.state import LOOP, join_rows, split_rows, with_rows
-from graphcollab.data import Tasks
 from graphcollab.engine import Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.testing import Scene

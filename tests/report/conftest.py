@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.analysis.trial import COLUMNS
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import COLUMNS, Trial
 
 
 def trial(method: str, seed: int, mean: float, worst: float, setting: dict[str, float]) -> Trial:

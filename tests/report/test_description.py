@@ -6,9 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from graphcollab import report
+from graphcollab import Tasks, report
 from graphcollab.analysis.held import LEAST, minority_held
-from graphcollab.data import Tasks
 from graphcollab.report import describe_table
 from graphcollab.report.description import sites_described
 

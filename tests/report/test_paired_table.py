@@ -5,9 +5,9 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from graphcollab import run
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import Trial
 from graphcollab.methods import local
 from graphcollab.report import paired_table, results_table
 from tests.raising import raises, warns

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics import paired_difference
+from graphcollab.analysis.trial import Trial
 from graphcollab.report._terms import better_at_the_end_only, past_best, stopped_in_time, sure_p_value
 from graphcollab.report.comparison_answer import comparison_findings as answer
 from graphcollab.report.tables import paired_values

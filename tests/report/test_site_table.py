@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import compare, run
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.data import Tasks
+from graphcollab import Tasks, compare, run
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import Trial
 from graphcollab.methods import local
 from graphcollab.report import results_table, site_table
 from tests.raising import raises, warns

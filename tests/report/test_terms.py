@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from graphcollab import Phases, Tasks, compare, methods
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.analysis.trial import COLUMNS
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import COLUMNS, Trial
 from graphcollab.report import paired_table, results_table, site_table
 from graphcollab.train.identity import identify_models
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import nn
 
-from graphcollab import Tasks, build_model, load_dataset
+from graphcollab import Tasks, build_model, load_dataset, site
 from graphcollab.data import Preparation
-from graphcollab.sites import Site, connected, site
+from graphcollab.sites import Site, connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
 

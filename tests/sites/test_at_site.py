@@ -11,7 +11,8 @@ import torch
 from torch.utils.data import TensorDataset
 
 from graphcollab import Tasks, load_dataset
-from graphcollab.data import Column, Preparation
+from graphcollab.data import Preparation
+from graphcollab.data.preparation import Column
 from graphcollab.sites import tasks_of_site, told_by_site
 from tests.data.rooms import at_sites, made, prepared, refusal
 from tests.raising import warns

@@ -19,7 +19,8 @@ from torch_geometric.data import Data
 
 from graphcollab import methods, run
 from graphcollab.components import Env, Participation
-from graphcollab.persistence import History, load_checkpoint
+from graphcollab.persistence import History
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
 from graphcollab.sites import SiteLostError

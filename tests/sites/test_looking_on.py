@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from graphcollab import compare, methods, run
-from graphcollab.analysis.metrics import contact_counts
+from graphcollab.analysis.metrics.traffic import contact_counts
 from graphcollab.report import accuracy_curves, weight_heatmaps
 from graphcollab.sites.transport import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session

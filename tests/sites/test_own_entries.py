@@ -9,10 +9,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from graphcollab import methods
+from graphcollab import Tasks, methods, site
 from graphcollab.comm import Plane, Relation
-from graphcollab.data import Tasks
-from graphcollab.sites import connected, site
+from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import Frame, FrameError
 from graphcollab.sites.hall import Door, Hall

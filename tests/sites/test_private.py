@@ -10,12 +10,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcollab import methods
+from graphcollab import methods, site
 from graphcollab.comm import Plane, Relation
 from graphcollab.components import Field
-from graphcollab.components.rewire import AdaptivePeers
+from graphcollab.components.rewire.adaptive import AdaptivePeers
 from graphcollab.engine import Stacks
-from graphcollab.sites import connected, site
+from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall

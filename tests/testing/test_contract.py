@@ -16,8 +16,10 @@ from graphcollab.components.weigh import Metropolis
 from graphcollab.engine import SupervisedContrast, Views
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel
-from graphcollab.testing import CONTRACT, NotApplicable, Scene, check_contract, differences, leaves
+from graphcollab.testing import Scene, check_contract, differences
+from graphcollab.testing.claims import NotApplicable, leaves
 from graphcollab.testing.contract import (
+    CONTRACT,
     check_absent_nodes,
     check_declared,
     check_input_untouched,

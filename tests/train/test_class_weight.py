@@ -11,8 +11,8 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from graphcollab import Tasks, run
-from graphcollab.engine import Context, as_objective
-from graphcollab.engine.losses import objective_of
+from graphcollab.engine.losses import as_objective, objective_of
+from graphcollab.engine.objective import Context
 from graphcollab.methods import fedavg
 from graphcollab.sites import tasks_of_site
 from tests.raising import raises

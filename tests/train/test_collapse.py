@@ -15,9 +15,10 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab import Method, Phases, Tasks, compare, methods, report, run
-from graphcollab.analysis import Comparison, Trial
-from graphcollab.analysis.metrics import weight_agreement
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.metrics.weight_spread import weight_agreement
 from graphcollab.analysis.shared_samples import Samples
+from graphcollab.analysis.trial import Trial
 from graphcollab.components import Exchanger, Participation
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.local import Fit

@@ -14,8 +14,9 @@ from torch import nn
 from graphcollab import Tasks, load, run
 from graphcollab.analysis.baseline import PENALTIES, baseline_scores
 from graphcollab.analysis.constants import constants
-from graphcollab.analysis.metrics import mae, poisson_deviance
-from graphcollab.engine import Context, as_objective
+from graphcollab.analysis.metrics.errors import mae, poisson_deviance
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context
 from graphcollab.methods import fedavg
 from tests.raising import raises
 

@@ -10,11 +10,10 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab import compare, run
-from graphcollab.analysis import Trial
+from graphcollab import Tasks, compare, run
 from graphcollab.analysis.metrics import Metric
+from graphcollab.analysis.trial import Trial
 from graphcollab.components import EarlyStopping
-from graphcollab.data import Tasks
 from graphcollab.engine import NonFiniteLossError
 from graphcollab.methods import fedavg, local
 from graphcollab.persistence import History

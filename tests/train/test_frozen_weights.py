@@ -10,7 +10,7 @@ from graphcollab import Tasks, compare, join, load, run
 from graphcollab._base.errors import OtherRunError
 from graphcollab.engine import AdamW, LocalSteps, Rows
 from graphcollab.methods import dpsgd, fedavg, local
-from graphcollab.persistence import load_checkpoint
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.report._terms import unequal_terms
 from graphcollab.train.fingerprint import weights_checksum
 from graphcollab.train.identity import identify_models

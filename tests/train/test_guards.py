@@ -8,10 +8,9 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import run
+from graphcollab import Tasks, run
 from graphcollab._base.threads import same_threads
-from graphcollab.data import Tasks
-from graphcollab.engine import Plan
+from graphcollab.engine.plan import Plan
 from graphcollab.methods import local
 from graphcollab.train import Callback, Compute
 from graphcollab.train.prepare import LARGE, choose_threads

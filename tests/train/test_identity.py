@@ -12,14 +12,14 @@ from graphcollab import Method, Phases, run
 from graphcollab.analysis.metrics import Metric
 from graphcollab.components import Isolate
 from graphcollab.components.local import Fit
-from graphcollab.data import Pool
+from graphcollab.data.samples import Pool
 from graphcollab.engine import SGD, Loss
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import ifca, l2c, local, meta_l2c
 from graphcollab.models import MLP
 from graphcollab.nn import MixingEncoder
-from graphcollab.persistence import load_checkpoint
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Checkpoint, Compute, identity
 from graphcollab.train.fingerprint import describe

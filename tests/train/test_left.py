@@ -10,12 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import Phases, Tasks, compare, methods, run
+from graphcollab import Phases, Tasks, compare, join, methods, run
 from graphcollab.components import Participation
 from graphcollab.methods import fedavg
 from graphcollab.report import results_table, site_table
 from graphcollab.testing import Scene
-from graphcollab.train import join
 from tests.methods.quick import early
 from tests.raising import warns
 

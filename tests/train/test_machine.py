@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from graphcollab import Tasks, benefit, compare
-from graphcollab.comm import ProcessLostError
+from graphcollab.comm.meeting import ProcessLostError
 from graphcollab.methods import local
 from graphcollab.persistence import saver
 from graphcollab.sites import SiteLostError

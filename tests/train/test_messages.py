@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import methods
+from graphcollab import Tasks, methods, run
 from graphcollab.components import Participation
-from graphcollab.data import Tasks
 from graphcollab.models import MLP
 from graphcollab.testing import Scene
-from graphcollab.train import RecordGraph, run
+from graphcollab.train import RecordGraph
 from graphcollab.transforms import Ring
 
 TASKS = Scene.small(torch.float32).tasks

@@ -7,7 +7,7 @@ import torch
 
 from graphcollab import Tasks, run
 from graphcollab.methods import fedavg
-from graphcollab.models import fedavg_cnn
+from graphcollab.models.classifiers import fedavg_cnn
 from graphcollab.testing import differences
 from graphcollab.train import Checkpoint, Compute
 from tests.raising import raises

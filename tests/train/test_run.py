@@ -13,16 +13,16 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Method, Phases, run
+from graphcollab import Method, Phases, Tasks, run
 from graphcollab.analysis.metrics import Metric
 from graphcollab.components import Judge
 from graphcollab.components.local import Fit
-from graphcollab.data import Tasks
 from graphcollab.engine import SGD
 from graphcollab.methods import fedavg, l2c, local, meta_l2c
 from graphcollab.methods.method import NonFiniteLossError
 from graphcollab.models import MLP
-from graphcollab.persistence import History, load_checkpoint
+from graphcollab.persistence import History
+from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Checkpoint, Compute, Progress, evaluate
 from graphcollab.train.evaluation import out_of_patience, remember_best

@@ -7,10 +7,9 @@ import torch
 from torch import nn
 from torch.nn.utils import prune
 
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
 from graphcollab.methods import fedavg, l2c, local, meta_l2c
 from graphcollab.models import MLP
-from graphcollab.train import run
 from tests.raising import raises
 
 

@@ -11,11 +11,11 @@ from torch.nn import functional as F
 from torch_geometric.nn import GAT, GCN, GATv2Conv, GCNConv, GINConv, MessagePassing
 from torch_geometric.transforms import AddSelfLoops
 
-from graphcollab import Method, Tasks, run
+from graphcollab import Method, Tasks, run, site
 from graphcollab.components.local import Fit
 from graphcollab.engine import Loss, Views
 from graphcollab.methods import fedavg
-from graphcollab.sites import connected, site
+from graphcollab.sites import connected
 from graphcollab.sites.hall import Hall
 from tests.raising import raises
 

@@ -5,11 +5,10 @@ import torch
 from torch import nn
 from torch_geometric.data import Data
 
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
 from graphcollab.methods import fedavg, local, random_peers
 from graphcollab.models import MLP
 from graphcollab.testing import Scene
-from graphcollab.train import run
 from graphcollab.train.start import build_graph, build_modules
 from graphcollab.transforms import Ring
 from tests.raising import raises

@@ -17,8 +17,9 @@ from graphcollab.analysis import resplit
 from graphcollab.analysis.baseline import require_baseline
 from graphcollab.analysis.constants import constants
 from graphcollab.analysis.held import rarer_held
-from graphcollab.analysis.metrics import concordance
-from graphcollab.engine import Context, as_objective
+from graphcollab.analysis.metrics.classification import concordance
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context
 from graphcollab.methods import fedavg
 from graphcollab.train import Compute
 from tests.raising import raises

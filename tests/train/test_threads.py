@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import run
-from graphcollab.data import Tasks
+from graphcollab import Tasks, run
 from graphcollab.methods import dpsgd, meta_l2c
 from graphcollab.train import Compute
 

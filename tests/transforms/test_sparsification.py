@@ -12,8 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.data import Data
 
 from graphcollab import transforms
-from graphcollab.transforms import Complete, DropWeakest, Sparsification, Threshold, TopK, WithSelfLoops
+from graphcollab.transforms import Complete, DropWeakest, Threshold, TopK, WithSelfLoops
 from graphcollab.transforms._edges import select_edges
+from graphcollab.transforms.sparsification import Sparsification
 from tests.raising import raises
 
 ALL = [

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab import transforms
-from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring, Topology
+from graphcollab.transforms import Complete, Isolated, RandomRegular, Ring
+from graphcollab.transforms.topologies import Topology
 from tests.raising import raises
 
 TOPOLOGIES = [

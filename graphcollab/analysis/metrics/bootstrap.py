@@ -40,7 +40,7 @@ def bootstrap(
     are drawn as there are, each with all its samples. NaN where a resample has no value (an AUC of one class).
 
     Example:
-        >>> from graphcollab.analysis.metrics import accuracy
+        >>> from graphcollab.analysis.metrics.classification import accuracy
         >>> found = bootstrap(accuracy, torch.tensor([1.0, 1.0, -1.0, -1.0]), torch.tensor([1, 1, 1, 1]))
         >>> round(float(found.mean()), 1), sorted(set(found.tolist()))
         (0.5, [0.0, 0.25, 0.5, 0.75, 1.0])

@@ -17,8 +17,8 @@ from graphcollab._base.naming import few
 from graphcollab.analysis.metrics.as_metric import METRICS, as_metric
 from graphcollab.analysis.metrics.metric import Metric
 from graphcollab.comm.plane import Plane
-from graphcollab.data import Tasks
 from graphcollab.data.metric_fit import refuse_misfit
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.check_loss import refuse_broadcast
 from graphcollab.engine.losses import ignored_target, link_of

@@ -24,7 +24,7 @@ from graphcollab.components.slots import Exchanger
 from graphcollab.data.schedule import local_steps
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.stack import Stacks
-from graphcollab.nn.functional import laplacian_bound, laplacian_radius
+from graphcollab.nn.functional.laplacian import laplacian_bound, laplacian_radius
 
 
 def buffers_travel(models: Stacks, buffers: Buffers) -> bool:

@@ -7,7 +7,7 @@ from torch_geometric.data import Data
 
 from graphcollab._base.errors import MissingError, TooFewError
 from graphcollab.components.env import Env
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 from graphcollab.engine.check_loss import check_loss
 from graphcollab.engine.engine import Engine
 from graphcollab.engine.modules import in_training, no_latents

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphcollab._base.piece import Piece
 from graphcollab._base.settings import Count, Fraction, NonNegative, Real
-from graphcollab.nn.functional import bundle_gram, bundle_sum, cone_coefficients
+from graphcollab.nn.functional.projections import bundle_gram, bundle_sum, cone_coefficients
 
 
 @dataclass(frozen=True)

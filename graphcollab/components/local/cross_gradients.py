@@ -21,8 +21,8 @@ from graphcollab.components.env import Env
 from graphcollab.components.local.combine import Combine
 from graphcollab.components.local.fit import Fit
 from graphcollab.components.slots import Local
-from graphcollab.engine import SGD, RowOptimizer, Rows
-from graphcollab.engine.optimizer import as_row_optimizer
+from graphcollab.engine import SGD, Rows
+from graphcollab.engine.optimizer import RowOptimizer, as_row_optimizer
 from graphcollab.engine.stack import Stacks
 
 

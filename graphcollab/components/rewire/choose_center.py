@@ -26,7 +26,7 @@ from graphcollab.components.env import Env
 from graphcollab.components.exchange.exchange import buffers_travel
 from graphcollab.components.exchange.servers import connect_servers, places
 from graphcollab.components.slots import Rewiring
-from graphcollab.data import Split
+from graphcollab.data.samples import Split
 from graphcollab.engine import Engine, Rows
 from graphcollab.engine.stack import Stacks
 

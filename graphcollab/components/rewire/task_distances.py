@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from graphcollab._base.errors import ContractError, MissingError, NotFiniteError
 from graphcollab._base.keyed import keyed_seed
-from graphcollab.data import Tasks
-from graphcollab.nn.functional import matching_distances
+from graphcollab.data.tasks import Tasks
+from graphcollab.nn.functional.distances import matching_distances
 
 Encoder = Callable[[Tensor], Tensor]
 """Turns samples [n, ...] into codes [n, D]."""

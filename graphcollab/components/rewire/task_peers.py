@@ -18,7 +18,7 @@ from graphcollab.components.env import Env
 from graphcollab.components.rewire.sampler import connect
 from graphcollab.components.rewire.task_distances import Encoder, Reduce, center_distances, code_centers
 from graphcollab.components.slots import Rewiring
-from graphcollab.data import Tasks
+from graphcollab.data.tasks import Tasks
 
 
 @dataclass(frozen=True)

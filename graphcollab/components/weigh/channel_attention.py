@@ -22,7 +22,8 @@ from graphcollab.components.at_work import crossing_edges, edges_in_use
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher, WeighNew
 from graphcollab.components.weigh._encoding import Encoding
-from graphcollab.engine import AdamW, RowOptimizer
+from graphcollab.engine import AdamW
+from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.nn import MixingEncoder
 from graphcollab.nn.functional import edge_products
 from graphcollab.nn.mixer_file import Form, Own, Score

@@ -20,8 +20,8 @@ from graphcollab.components.at_work import crossing_edges, has_neighbors, servin
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher
 from graphcollab.components.weigh.formulas import Formula, Uniform, require_self_loops
-from graphcollab.nn.functional import project_simplex
 from graphcollab.nn.functional.by_receiver import shares
+from graphcollab.nn.functional.projections import project_simplex
 
 
 def check_head(data: Data, part: str) -> int:

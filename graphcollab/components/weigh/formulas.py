@@ -17,8 +17,8 @@ from graphcollab._base.piece import Origin
 from graphcollab._base.settings import Finite, Fraction, Positive
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher
-from graphcollab.nn.functional import project_simplex
 from graphcollab.nn.functional.by_receiver import receives, shares
+from graphcollab.nn.functional.projections import project_simplex
 
 
 @dataclass(frozen=True)

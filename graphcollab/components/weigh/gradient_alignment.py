@@ -20,8 +20,8 @@ from graphcollab.components.at_work import crossing_edges, has_neighbors
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher
 from graphcollab.engine import Rows
-from graphcollab.nn.functional import project_simplex
 from graphcollab.nn.functional.by_receiver import receives
+from graphcollab.nn.functional.projections import project_simplex
 
 _PAIR_STREAM, _BATCH_STREAM = 118, 119
 

@@ -15,7 +15,8 @@ from graphcollab._base.piece import Field
 from graphcollab.components.at_work import edges_in_use, serving
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher, WeighNew
-from graphcollab.engine import AdamW, RowOptimizer
+from graphcollab.engine import AdamW
+from graphcollab.engine.optimizer import RowOptimizer
 
 PART = 2**20  # edges that are worked on at a time
 

@@ -16,12 +16,13 @@ from graphcollab._base.errors import ConflictError
 from graphcollab._base.keyed import keyed_seed
 from graphcollab._base.piece import Field, Origin, Readers
 from graphcollab._base.settings import Count, Fraction, Share
-from graphcollab.analysis.metrics import accuracy
+from graphcollab.analysis.metrics.classification import accuracy
 from graphcollab.comm.transport import Halo
 from graphcollab.components.at_work import crossing_edges
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher
-from graphcollab.engine import SGD, Engine, LocalSteps, RowOptimizer, Rows
+from graphcollab.engine import SGD, Engine, LocalSteps, Rows
+from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.stack import Stacks
 
 _TRIAL_STREAM = 114

@@ -10,21 +10,8 @@ from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
     from graphcollab.data.datasets.arrays import from_arrays as from_arrays, from_npz as from_npz
-    from graphcollab.data.datasets.catalog import DATASETS as DATASETS, TABLES as TABLES, load_dataset as load_dataset
+    from graphcollab.data.datasets.catalog import DATASETS as DATASETS, TABLES as TABLES
     from graphcollab.data.datasets.labeled_arrays import LabeledArrays as LabeledArrays, join_datasets as join_datasets
-    from graphcollab.data.datasets.mini_imagenet import mini_imagenet as mini_imagenet
-    from graphcollab.data.datasets.site_table import (
-        SiteTable as SiteTable,
-        heart_disease as heart_disease,
-        parkinsons as parkinsons,
-    )
-    from graphcollab.data.datasets.vision import (
-        cifar10 as cifar10,
-        cifar100 as cifar100,
-        digits as digits,
-        fashion_mnist as fashion_mnist,
-        mnist as mnist,
-        svhn as svhn,
-    )
+    from graphcollab.data.datasets.site_table import SiteTable as SiteTable
 
 __all__ = make_lazy(__name__)

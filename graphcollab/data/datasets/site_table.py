@@ -12,8 +12,8 @@ import numpy as np
 
 from graphcollab._base.errors import MissingFileError
 from graphcollab._base.settings import checked
-from graphcollab.data import Tasks
 from graphcollab.data.table import open_table
+from graphcollab.data.tasks import Tasks
 
 _HEART = Path(__file__).with_name("heart_disease.csv")
 _PARKINSONS = "parkinsons_updrs.data"

@@ -5,22 +5,8 @@ from typing import TYPE_CHECKING
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.nn.functional.distances import (
-        edge_cosines as edge_cosines,
-        edge_distances as edge_distances,
-        matching_distances as matching_distances,
-    )
-    from graphcollab.nn.functional.laplacian import (
-        laplacian_bound as laplacian_bound,
-        laplacian_radius as laplacian_radius,
-    )
+    from graphcollab.nn.functional.distances import edge_cosines as edge_cosines, edge_distances as edge_distances
     from graphcollab.nn.functional.mixing import edge_products as edge_products, mix as mix
-    from graphcollab.nn.functional.projections import (
-        bundle_gram as bundle_gram,
-        bundle_sum as bundle_sum,
-        cone_coefficients as cone_coefficients,
-        project_simplex as project_simplex,
-    )
     from graphcollab.nn.functional.structure import Structure as Structure
 
 __all__ = make_lazy(__name__)

@@ -15,9 +15,10 @@ from torch import Tensor
 from torch_geometric.utils import subgraph, to_dense_adj
 
 from graphcollab._base.checks import own_filter
-from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.probabilities import BINS, confidences
+from graphcollab.analysis.trial import Trial
 from graphcollab.report._terms import curves_of, in_common
 from graphcollab.report.page.charts import Chart, Section, altair, calibration_chart, cells, curve_chart, finished
 from graphcollab.report.values import Cell, Column, Table, in_cell, mean_cell, number, shown_in

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.metrics import accuracy_score
 
-from graphcollab.analysis.metrics import accuracy
+from graphcollab.analysis.metrics.classification import accuracy
 from tests.raising import raises
 
 

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from graphcollab.analysis.metrics import METRICS, Metric, accuracy, as_metric, auc, mse
+from graphcollab.analysis.metrics import METRICS, Metric, as_metric
+from graphcollab.analysis.metrics.classification import accuracy, auc
+from graphcollab.analysis.metrics.errors import mse
 from tests.raising import raises
 
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 from sklearn.metrics import roc_auc_score
 
-from graphcollab.analysis.metrics import auc
+from graphcollab.analysis.metrics.classification import auc
 from tests.raising import raises
 
 

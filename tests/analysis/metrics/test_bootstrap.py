@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from graphcollab.analysis.metrics import accuracy, auc, mae
 from graphcollab.analysis.metrics.bootstrap import bootstrap, percentile_interval
+from graphcollab.analysis.metrics.classification import accuracy, auc
+from graphcollab.analysis.metrics.errors import mae
 
 
 def test_means_spread_as_the_binomial_distribution_says() -> None:

@@ -7,7 +7,7 @@ from hypothesis import given, settings, strategies as st
 from scipy.sparse.csgraph import connected_components
 from sklearn.metrics import adjusted_rand_score
 
-from graphcollab.analysis.metrics import adjusted_rand_index, recovered_clusters
+from graphcollab.analysis.metrics.recovery import adjusted_rand_index, recovered_clusters
 from tests.raising import raises
 
 TWO_TRIANGLES = torch.tensor([[1, 2, 0, 4, 5, 3, 0], [0, 1, 2, 3, 4, 5, 3]])  # two directed rings and one edge between

@@ -10,8 +10,10 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Tasks, run
-from graphcollab.analysis.metrics import METRICS, accuracy, log_loss
+from graphcollab.analysis.metrics import METRICS
 from graphcollab.analysis.metrics.bootstrap import bootstrap
+from graphcollab.analysis.metrics.classification import accuracy
+from graphcollab.analysis.metrics.probabilities import log_loss
 from graphcollab.methods import local
 from tests.raising import raises
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import brier_score_loss, log_loss as cross_entropy
 
-from graphcollab.analysis.metrics import brier, ece, log_loss
+from graphcollab.analysis.metrics.probabilities import brier, ece, log_loss
 from tests.raising import raises
 
 

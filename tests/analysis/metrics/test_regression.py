@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.metrics import r2_score, root_mean_squared_error
 
-from graphcollab.analysis.metrics import mae, mse, r2, rmse
+from graphcollab.analysis.metrics.errors import mae, mse, r2, rmse
 from tests.raising import raises
 
 

@@ -7,10 +7,13 @@ import torch
 from hypothesis import given, settings, strategies as st
 from sklearn import metrics as sk
 
-from graphcollab.analysis.metrics import METRICS, Metric, accuracy, auc, mse
+from graphcollab import Tasks
+from graphcollab.analysis.metrics import METRICS, Metric
 from graphcollab.analysis.metrics.bootstrap import bootstrap, bootstrap_nodes
+from graphcollab.analysis.metrics.classification import accuracy, auc
+from graphcollab.analysis.metrics.errors import mse
 from graphcollab.analysis.metrics.scores import score_nodes
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import Engine, Rows, Stacks
 from graphcollab.engine.stack import ParamSpec
 from tests.analysis.metrics.fitting import fitting

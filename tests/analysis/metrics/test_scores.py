@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import run
-from graphcollab.analysis.metrics import Scores, accuracy, auc, mae
+from graphcollab import Tasks, run
+from graphcollab.analysis.metrics import Scores
+from graphcollab.analysis.metrics.classification import accuracy, auc
+from graphcollab.analysis.metrics.errors import mae
 from graphcollab.analysis.metrics.scores import as_metrics
-from graphcollab.data import Tasks
 from graphcollab.engine import Engine
 from graphcollab.methods import local
 from tests.raising import raises, warns

@@ -3,7 +3,8 @@ from __future__ import annotations
 import torch
 
 from graphcollab import Phases
-from graphcollab.analysis.metrics import adjusted_rand_index, server_graph
+from graphcollab.analysis.metrics.recovery import adjusted_rand_index
+from graphcollab.analysis.metrics.traffic import server_graph
 from graphcollab.components import Participation
 from graphcollab.methods import cobo, fedavg, local
 from graphcollab.report import weight_heatmaps

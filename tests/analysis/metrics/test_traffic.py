@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from hypothesis import given, settings, strategies as st
 
-from graphcollab.analysis.metrics import cluster_traffic, contact_counts, never_sampled
+from graphcollab.analysis.metrics.traffic import cluster_traffic, contact_counts, never_sampled
 from tests.raising import raises
 
 # 0 hears 1, 2 and itself; 2 hears 0 and only scores 3 in round 1; in round 4 node 0 hears 1 again, and 1 hears 0.

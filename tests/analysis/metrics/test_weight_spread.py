@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from graphcollab.analysis.metrics import weight_agreement, weight_spread
+from graphcollab.analysis.metrics.weight_spread import weight_agreement, weight_spread
 from tests.raising import raises
 
 NAN = math.nan

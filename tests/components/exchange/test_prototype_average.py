@@ -8,11 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import Method
-from graphcollab.components.exchange import PrototypeAverage, ThroughServer
-from graphcollab.components.exchange.unmixed import class_means
-from graphcollab.components.local import Fit, PrototypeDistance
-from graphcollab.data import Tasks
+from graphcollab import Method, Tasks
+from graphcollab.components.exchange import ThroughServer
+from graphcollab.components.exchange.unmixed import PrototypeAverage, class_means
+from graphcollab.components.local import Fit
+from graphcollab.components.local.prototypes import PrototypeDistance
 from graphcollab.engine import SGD
 from graphcollab.models import SplitModel
 from graphcollab.testing import Scene

@@ -6,7 +6,8 @@ from torch import nn
 
 from graphcollab import Method
 from graphcollab.components import EarlyStopping
-from graphcollab.components.exchange import Exchange, ThroughCenters
+from graphcollab.components.exchange import Exchange
+from graphcollab.components.exchange.servers import ThroughCenters
 from graphcollab.components.local import Fit
 from graphcollab.components.rewire import ApplyTransform
 from graphcollab.methods import ifca

@@ -10,14 +10,16 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.transforms import BaseTransform, Compose
 
-from graphcollab import Method
+from graphcollab import Method, Tasks
 from graphcollab.components.exchange import Exchange, NoExchange
-from graphcollab.components.local import ClippedMean, Combine, CrossGradients, Fit, ProjectedGradient
+from graphcollab.components.local import Fit
+from graphcollab.components.local.combine import ClippedMean, Combine, ProjectedGradient
+from graphcollab.components.local.cross_gradients import CrossGradients
 from graphcollab.components.weigh import KeepWeights, Uniform
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import SGD, Adam
 from graphcollab.methods.method import NonFiniteLossError
-from graphcollab.nn.functional import bundle_sum
+from graphcollab.nn.functional.projections import bundle_sum
 from graphcollab.testing import Scene
 from graphcollab.transforms import WithSelfLoops
 from graphcollab.transforms._edges import select_edges

@@ -4,12 +4,10 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Method
+from graphcollab import Method, Tasks, run
 from graphcollab.components.local import Fit
-from graphcollab.data import Tasks
 from graphcollab.engine import SGD, Adam, AddNoise, Proximal, SupervisedContrast, Views
 from graphcollab.testing import Scene
-from graphcollab.train import run
 from tests.raising import raises
 
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.components.local import PrototypeDistance
-from graphcollab.engine import Context, FirstView, Reads, as_objective
+from graphcollab.components.local.prototypes import PrototypeDistance
+from graphcollab.engine.losses import as_objective
+from graphcollab.engine.objective import Context, FirstView, Reads
 from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")

@@ -7,11 +7,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from graphcollab import Method
-from graphcollab.components.exchange import PrototypeAverage
-from graphcollab.components.local import Fit, PrototypeDistance
-from graphcollab.components.local.prototypes import embed_sample
-from graphcollab.data import Tasks
+from graphcollab import Method, Tasks
+from graphcollab.components.exchange.unmixed import PrototypeAverage
+from graphcollab.components.local import Fit
+from graphcollab.components.local.prototypes import PrototypeDistance, embed_sample
 from graphcollab.engine import SGD
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import SplitModel

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from graphcollab.components import Rewiring
-from graphcollab.components.rewire import ApplyTransform, SampleNodes, sample_nodes
+from graphcollab.components.rewire import ApplyTransform, SampleNodes
+from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.transforms import Isolated
 from tests.raising import raises
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from graphcollab import Tasks
 from graphcollab.components.rewire.task_distances import center_distances, code_centers
-from graphcollab.data import Tasks
 from tests.raising import raises
 
 

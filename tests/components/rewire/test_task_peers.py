@@ -6,18 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab import Phases, get_method
+from graphcollab import Phases, Tasks, get_method, load_dataset, run
 from graphcollab.analysis.metrics import recovery_auc
 from graphcollab.components import Participation
 from graphcollab.components.rewire import SampleNodes, TaskPeers
-from graphcollab.data import Tasks
-from graphcollab.data.datasets import load_dataset
 from graphcollab.data.partition import class_clusters
 from graphcollab.methods import flt, local
 from graphcollab.testing import Scene
 from graphcollab.testing.contract import check_declared, check_keeps_dtype, check_relabeling, check_resume, check_runs
 from graphcollab.testing.edge_checks import check_forbidden_edges
-from graphcollab.train import run
 from graphcollab.train.fingerprint import fingerprint
 from tests.raising import raises
 

@@ -12,10 +12,10 @@ import torch
 from hypothesis import given, strategies as st
 from torch import nn
 
+from graphcollab import Tasks
 from graphcollab.comm import Plane
 from graphcollab.components import Env
 from graphcollab.components.weigh import ClassifierSimilarity
-from graphcollab.data import Tasks
 from graphcollab.engine import Engine
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.train.start import build_graph

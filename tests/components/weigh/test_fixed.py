@@ -7,10 +7,11 @@ from torch import nn
 from torch_geometric.data import Data
 from torch_geometric.utils import to_undirected
 
+from graphcollab import Tasks
 from graphcollab.comm import Plane
 from graphcollab.components import Env
 from graphcollab.components.weigh import Metropolis, NoWeights, SampleCounts, Uniform
-from graphcollab.data import Pool, Split, Tasks
+from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import Engine, Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import dpsgd

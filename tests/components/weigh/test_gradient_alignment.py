@@ -12,7 +12,7 @@ from torch_geometric.data import Data
 from graphcollab import Phases
 from graphcollab.comm import Plane
 from graphcollab.components import Env, Participation
-from graphcollab.components.exchange import LaplacianPull
+from graphcollab.components.exchange.exchange import LaplacianPull
 from graphcollab.components.weigh import GradientAlignment
 from graphcollab.methods import cga, cobo
 from graphcollab.testing import Scene
@@ -313,10 +313,10 @@ def test_of_a_pair_one_gradient_travels_and_one_number_comes_back(domain, monkey
     told = []
 
     class Spy(Lockstep):
-        def tell(self, values, owner, to=None):
+        def broadcast(self, values, owner, to=None):
             if self.process == 0:
                 told.append((values[0].numel(), owner, to))
-            return super().tell(values, owner, to)
+            return super().broadcast(values, owner, to)
 
     monkeypatch.setattr("graphcollab.testing.lockstep.Lockstep", Spy)
     scene = Scene.small(sizes=(8, 9, 10, 8, 9, 10))

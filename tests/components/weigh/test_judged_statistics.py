@@ -12,7 +12,10 @@ from torch.nn.functional import cross_entropy
 from graphcollab import Method
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.local import Fit
-from graphcollab.components.weigh import FirstOrderGain, InverseLoss, PeerWeights, SimilarityWeights
+from graphcollab.components.weigh import InverseLoss
+from graphcollab.components.weigh.first_order_gain import FirstOrderGain
+from graphcollab.components.weigh.formulas import SimilarityWeights
+from graphcollab.components.weigh.peer_weights import PeerWeights
 from graphcollab.engine import SGD
 from graphcollab.methods import dac, dpsgd, fomo, panm, pens
 from graphcollab.testing import Scene

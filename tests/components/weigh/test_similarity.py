@@ -17,17 +17,10 @@ from graphcollab import Method
 from graphcollab.comm import Plane
 from graphcollab.components.exchange import Exchange
 from graphcollab.components.local import Fit
-from graphcollab.components.weigh import (
-    CosineUpdates,
-    CosineWeights,
-    DistanceKernel,
-    InverseLoss,
-    NoWeights,
-    PeerWeights,
-    Similarity,
-    SimilarityWeights,
-    as_similarity,
-)
+from graphcollab.components.weigh import CosineUpdates, CosineWeights, InverseLoss, NoWeights, Similarity
+from graphcollab.components.weigh.formulas import SimilarityWeights
+from graphcollab.components.weigh.peer_weights import PeerWeights
+from graphcollab.components.weigh.similarity import DistanceKernel, as_similarity
 from graphcollab.engine import SGD
 from graphcollab.testing import Scene
 from graphcollab.transforms import Complete, WithSelfLoops
@@ -110,9 +103,9 @@ def test_models_travel_to_the_samples(scene):
 
 def test_models_of_other_nodes_are_read_through_the_halo(scene):
     class Doubled(Plane):
-        def halo(self, rows, edge_index):
+        def halo_exchange(self, rows, edge_index):
             assert edge_index is EDGES
-            found = super().halo(rows, edge_index)
+            found = super().halo_exchange(rows, edge_index)
             return replace(found, rows=rows + 1)  # what comes over the wire is what is compared
 
     data, env = trained(scene)

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab import Method
-from graphcollab.analysis.metrics import accuracy
+from graphcollab import Method, Tasks
+from graphcollab.analysis.metrics.classification import accuracy
 from graphcollab.components.exchange import NoExchange
 from graphcollab.components.local import Fit
-from graphcollab.components.weigh import KeepWeights, TrialMixtures
-from graphcollab.data import Tasks
+from graphcollab.components.weigh import KeepWeights
+from graphcollab.components.weigh.trial_mixtures import TrialMixtures
 from graphcollab.engine import SGD, Rows
 from graphcollab.testing import Scene
 from graphcollab.transforms import Threshold, WithSelfLoops

@@ -4,7 +4,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from graphcollab.data.datasets import digits
+from graphcollab.data.datasets.vision import digits
 from tests.raising import raises
 
 

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import torch
 
-from graphcollab.data.datasets import LabeledArrays, join_datasets
+from graphcollab.data.datasets import LabeledArrays
+from graphcollab.data.datasets.labeled_arrays import join_datasets
 from graphcollab.data.partition import concept_shift
 from tests.raising import raises
 

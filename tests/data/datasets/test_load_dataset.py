@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 import graphcollab.data.datasets
-from graphcollab.data.datasets import DATASETS, TABLES, LabeledArrays, load_dataset
+from graphcollab import load_dataset
+from graphcollab.data.datasets import LabeledArrays
+from graphcollab.data.datasets.catalog import DATASETS, TABLES
 from tests.raising import raises
 
 CARDS = Path(__file__).parents[3] / "datasets"

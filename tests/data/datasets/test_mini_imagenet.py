@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from graphcollab.data.datasets import mini_imagenet
+from graphcollab.data.datasets.mini_imagenet import mini_imagenet
 from tests.raising import raises
 
 from .conftest import write_mini_imagenet_folders

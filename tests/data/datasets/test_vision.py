@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from graphcollab._base.torchvision import torchvision_datasets
-from graphcollab.data.datasets import LabeledArrays, cifar10, cifar100, fashion_mnist, mnist, svhn
+from graphcollab.data.datasets import LabeledArrays
+from graphcollab.data.datasets.vision import cifar10, cifar100, fashion_mnist, mnist, svhn
 from tests.raising import raises
 
 from .conftest import write_mnist

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.nn.functional import bundle_gram, bundle_sum, projections
+from graphcollab.nn.functional import projections
+from graphcollab.nn.functional.projections import bundle_gram, bundle_sum
 
 
 @pytest.mark.parametrize("centered", [False, True])

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from graphcollab._base.threads import same_threads
-from graphcollab.nn.functional import Structure, compiled, mix
+from graphcollab.nn.functional import compiled, mix
 from graphcollab.nn.functional.compiled import INSTRUCTIONS, inner_products, weighted_sums
 from graphcollab.nn.functional.kernels import PRODUCTS
+from graphcollab.nn.functional.structure import Structure
 from tests.raising import raises
 
 pytestmark = pytest.mark.skipif(not INSTRUCTIONS, reason="this machine had no compiler when the package was built")

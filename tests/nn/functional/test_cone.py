@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as npst
 
-from graphcollab.nn.functional import bundle_gram, cone_coefficients
+from graphcollab.nn.functional.projections import bundle_gram, cone_coefficients
 from tests.pretend import DEVICE, Accelerator
 
 

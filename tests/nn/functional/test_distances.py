@@ -9,7 +9,9 @@ from hypothesis import given, settings, strategies as st
 from scipy.spatial.distance import cdist, cosine
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from graphcollab.nn.functional import Structure, distances, edge_cosines, edge_distances
+from graphcollab.nn.functional import distances
+from graphcollab.nn.functional.distances import edge_cosines, edge_distances
+from graphcollab.nn.functional.structure import Structure
 from tests.raising import raises
 
 COMPLETE, SPARSE = "complete", "sparse"

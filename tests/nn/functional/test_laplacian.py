@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from graphcollab.nn.functional import laplacian_bound, laplacian_radius
+from graphcollab.nn.functional.laplacian import laplacian_bound, laplacian_radius
 
 
 def pairs(count, weight=1.0):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.nn.functional import matching_distances
+from graphcollab.nn.functional.distances import matching_distances
 from tests.raising import raises
 
 

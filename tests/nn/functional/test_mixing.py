@@ -7,8 +7,9 @@ import torch
 from hypothesis import given, settings, strategies as st
 from torch.autograd import forward_ad
 
-from graphcollab.nn.functional import Structure, edge_products, kernels as kernels_module, mix
+from graphcollab.nn.functional import edge_products, kernels as kernels_module, mix
 from graphcollab.nn.functional.kernels import PRODUCTS, choose_product
+from graphcollab.nn.functional.structure import Structure
 from tests.raising import raises
 
 KERNELS = [name for name in PRODUCTS if name != "triton"]  # which `test_triton` tries

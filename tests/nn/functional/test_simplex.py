@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, strategies as st
 from scipy.optimize import minimize
 
-from graphcollab.nn.functional import project_simplex
+from graphcollab.nn.functional.projections import project_simplex
 from tests.raising import raises
 
 NUMBERS = st.floats(-50, 50, allow_subnormal=False, width=32)

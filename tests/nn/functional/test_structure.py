@@ -4,7 +4,8 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.nn.functional import Structure, mix
+from graphcollab.nn.functional import mix
+from graphcollab.nn.functional.structure import Structure
 from tests.raising import raises
 
 

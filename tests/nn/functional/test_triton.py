@@ -19,7 +19,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from graphcollab.nn.functional import Structure, edge_products, gpu, kernels, mix
+from graphcollab.nn.functional import edge_products, gpu, kernels, mix
+from graphcollab.nn.functional.structure import Structure
 from tests.nn.functional.test_mixing import by_loops, dense, normal
 from tests.raising import raises
 

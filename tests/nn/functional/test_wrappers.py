@@ -20,8 +20,10 @@ def wrappers():
 
     from graphcollab import GraphcollabError
     from graphcollab.nn import MixConv
-    from graphcollab.nn.functional import edge_cosines, edge_distances, edge_products, laplacian_radius, mix
+    from graphcollab.nn.functional import edge_products, mix
+    from graphcollab.nn.functional.distances import edge_cosines, edge_distances
     from graphcollab.nn.functional.kernels import PRODUCTS
+    from graphcollab.nn.functional.laplacian import laplacian_radius
 
     x, weight = torch.arange(12.0).view(3, 4), torch.tensor([0.5, 1.0, 2.0])
     edges = torch.tensor([[0, 1, 2], [1, 2, 0]])

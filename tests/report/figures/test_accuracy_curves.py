@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import Trial
 from graphcollab.report import accuracy_curves
 from graphcollab.report.figures._style import COLORS, LOOKS
 from tests.raising import raises

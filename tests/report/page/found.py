@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from graphcollab import benefit, compare, methods
+from graphcollab import Tasks, benefit, compare, methods
 from graphcollab.analysis import Benefit, Comparison
-from graphcollab.data import Tasks
 from graphcollab.train import RecordGraph
 
 HOSTILE = "<script>alert('x')</script> & \"Bern\""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from graphcollab import compare, methods
-from graphcollab.analysis import Comparison, Trial
+from graphcollab.analysis import Comparison
+from graphcollab.analysis.trial import Trial
 from graphcollab.report.page.drawn import STOPPED, curve_section
 from tests.report.page.found import NAMES, drawn
 

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from graphcollab import report
-from graphcollab.analysis import Benefit, Comparison, Trial
+from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis.trial import Trial
 from graphcollab.report.benefit_table import benefit_values
 from graphcollab.report.page.charts import gain_chart
 from graphcollab.report.tables import paired_values, results_values
