@@ -28,6 +28,7 @@ from graphcollab.train.start import Model
 Make = Callable[..., Method | Phases]
 Setting = Mapping[str, Any]
 
+OF_CLASSES = ("cross_entropy", "bce")
 WILD = 10.0  # times what is usual at a site, and at the median site, from which on a validation loss counts as wild
 
 
@@ -80,11 +81,11 @@ class Arm:
         usual at the site, or at the median site where that is more, so that sites of other units have the same say.
         What leaves fewer nodes with wild losses (`WILD`) comes first. ``usual`` [n] is that of training alone.
         """
-        mean, plain = self._regret(self.loss, usual), self.loss.nan_to_num(torch.inf).mean(-1)  # [S, T]
+        mean, plain = regret(self.loss, usual, self.classes), self.loss.nan_to_num(torch.inf).mean(-1)  # [S, T]
         s, t = divmod(int(mean.argmin()), mean.shape[1])
         if self.constant is not None:
             flat, scores = self.constant
-            if bool(self._regret(flat, usual) <= mean[s, t]) and bool(flat.mean() <= plain[s, t]):
+            if bool(regret(flat, usual, self.classes) <= mean[s, t]) and bool(flat.mean() <= plain[s, t]):
                 return scores, None
         return self.score[:, :, s, t], (s, t)
 
@@ -92,13 +93,14 @@ class Arm:
         """Return it with these nodes only."""
         return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes])
 
-    def _regret(self, loss: Tensor, usual: Tensor) -> Tensor:
-        """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]."""
-        if self.classes or bool((self.loss < 0).any()):
-            return loss.nan_to_num(torch.inf).mean(-1)
-        times = torch.where(loss == 0, 0, loss / torch.maximum(usual, usual.median()))
-        wild = ~(times <= WILD)  # or not finite
-        return times.nan_to_num(WILD).clamp(max=WILD).mean(-1) + WILD * wild.sum(-1)
+
+def regret(loss: Tensor, usual: Tensor, classes: bool) -> Tensor:
+    """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]; see `Arm.choose`."""
+    if classes or bool((loss < 0).any()):
+        return loss.nan_to_num(torch.inf).mean(-1)
+    times = torch.where(loss == 0, 0, loss / torch.maximum(usual, usual.median()))
+    wild = ~(times <= WILD)  # or not finite
+    return times.nan_to_num(WILD).clamp(max=WILD).mean(-1) + WILD * wild.sum(-1)
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,7 @@ class Runs:
 
     def arm(self) -> Arm:
         """Return them as an arm, of all nodes."""
-        classes = self.results[0].tasks.loss in ("cross_entropy", "bce")
+        classes = self.results[0].tasks.loss in OF_CLASSES
         return Arm(self.settings, self.table("val_loss"), self.scores(), classes=classes)
 
 

@@ -26,6 +26,7 @@ from graphcollab.analysis.experiment import Experiment, Played
 from graphcollab.analysis.grids import Grids, points_of
 from graphcollab.analysis.held import asked, groups_held, minority_held, rarer_held
 from graphcollab.analysis.layout import LIMIT, Layout
+from graphcollab.analysis.metrics import METRICS
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, refuse_metric
 from graphcollab.analysis.outcome import Benefit
 from graphcollab.analysis.processes import map_in_processes, progress_bar
@@ -263,13 +264,13 @@ def _mean(counts: Sequence[Tensor | None]) -> Tensor | None:
     return torch.stack(known).mean(0) if len(known) == len(counts) else None
 
 
-def _deviation(dealt: Sequence[Tasks]) -> tuple[str, float] | None:
-    """Return the name and the mean standard deviation of a target that was standardized by one for all sites."""
+def _deviations(dealt: Sequence[Tasks]) -> tuple[str, list[float]] | None:
+    """Return the name of a target that was standardized by one deviation for all sites, and that of every split."""
     told = [tasks.preparation for tasks in dealt if tasks.preparation is not None and not tasks.preparation.sites]
     known = [one.target for one in told if one.target.categories is None]
     if len(known) < len(dealt) or all(aim.deviation == (1.0,) for aim in known):
         return None
-    return known[0].name, sum(aim.deviation[0] for aim in known) / len(known)
+    return known[0].name, [aim.deviation[0] for aim in known]
 
 
 def _benefit(
@@ -277,12 +278,15 @@ def _benefit(
 ) -> Benefit:
     """Put what was kept of all splits together, of the m-th metric."""
     count, layout, metric = dealt[0].num_nodes, experiment.layout, experiment.measured.metrics[m]
+    aim, power = _deviations(dealt), METRICS[metric.name].unit if metric.name in METRICS else 0
+    units = torch.tensor([1.0] * len(played) if aim is None else aim[1], dtype=torch.float64) ** power  # [R]
 
     def table(name: str, nodes: Tensor) -> Tensor:
         """Return an arm's scores where they belong among ``nodes``, [R, H, ...]."""
         found = torch.full((len(played), len(experiment.measured.splits), *nodes.shape), torch.nan, dtype=torch.float64)
         if name in played[0].scores and bool((nodes >= 0).any()):
-            found[..., nodes >= 0] = torch.stack([one.scores[name][m] for one in played]).double()
+            own = torch.stack([one.scores[name][m] for one in played]).double()
+            found[..., nodes >= 0] = own * units[:, None, None]
         return found
 
     left = torch.full((count,), -1)
@@ -309,7 +313,7 @@ def _benefit(
         test=test,
         rarer=_mean([rarer_held(tasks) for tasks in dealt]),
         minority=torch.stack([minority_held(tasks) for tasks in dealt]).amin(0),
-        deviation=_deviation(dealt),
+        deviation=None if aim is None else (aim[0], sum(aim[1]) / len(aim[1])),
         weighted=dealt[0].pools[dealt[0].splits["test"].pool].weight is not None,
         groups=_mean([groups_held(tasks) for tasks in dealt]),
         chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},

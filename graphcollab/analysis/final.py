@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from graphcollab._base.naming import few
+from graphcollab.analysis.arms import OF_CLASSES, regret
 from graphcollab.analysis.trial import SHARES
 from graphcollab.components.exchange import Exchange, ThroughServer
 from graphcollab.components.local import Fit
@@ -58,12 +59,15 @@ class Final:
     def fit(cls, play: Play, tasks: Tasks, rounds: int, **known: Any) -> Final:
         """Fit models to the training samples of tasks, and one for all sites: by the same steps, but averaged.
 
-        Where a method needs no validation samples, training samples say after which of its rounds models are best, as
-        those of the last one may be wild.
+        Models of the last round may be wild: those are kept of the round, in the second half, after which losses were
+        the smallest, on training samples, or on the validation samples that the method needs. Nodes that diverge keep
+        their last good model.
         """
         if "val" not in tasks.splits or not int(tasks.sizes("val").sum()):
             tasks = replace(tasks, splits={**tasks.splits, "val": tasks.splits["train"]})
         result = play(tasks, rounds)
+        if (best := _settled(result)) < rounds:
+            result = play(tasks, best)
         return cls(result, _shared(result, play, tasks, rounds), **known)
 
     def save(self, folder: str | Path, temperature: float = 1.0, threshold: float = 0.5) -> Path:
@@ -86,6 +90,7 @@ class Final:
         """How the models were made, and how good such models were."""
         rows, held = (int(self.result.tasks.sizes(split).sum()) for split in ("train", "val"))
         held *= not torch.equal(*(self.result.tasks.splits[split].index for split in ("train", "val")))
+        rounds = int(self.result.data.round)
         own = f", {held} of them to learn weights by," * bool(held)
         by = "".join(f", {name} {value}" for name, value in self.setting.items() if value is not None)
         both = [float(self._over_splits(one.nanmean(1))) for one in self._tested().values()]  # as tables have it
@@ -94,7 +99,7 @@ class Final:
         splits = f"{len(self.test)} test split{'s' * (len(self.test) > 1)}"
         mean = "geometric mean" if self.geometric else "mean"
         tested = f"; such models of fewer rows had on {splits} a {mean} {self.metric} of {told[0]}{than}"
-        return f"fitted to all {rows + held} rows{own} in {int(self.result.data.round)} rounds{by}{tested}"
+        return f"fitted to all {rows + held} rows{own} in {rounds} round{'s' * (rounds > 1)}{by}{tested}"
 
     @property
     def warning(self) -> str:
@@ -120,6 +125,14 @@ class Final:
 
     def _over_splits(self, values: Tensor) -> Tensor:
         return values.log().nanmean(0).exp() if self.geometric else values.nanmean(0)
+
+
+def _settled(result: Result) -> int:
+    """Return the round, in the second half, after which validation losses of all nodes were the smallest."""
+    loss, rounds = result.history.table("val_loss"), result.history.rounds
+    late = [t for t, round_ in enumerate(rounds) if 2 * round_ >= rounds[-1]]
+    classes = result.tasks.loss in OF_CLASSES
+    return rounds[late[int(regret(loss[late], loss.nan_to_num(torch.inf).median(0).values, classes).argmin())]]
 
 
 def with_all_rows(tasks: Tasks, held: Collection[str] = ()) -> Tasks:

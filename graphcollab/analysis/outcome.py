@@ -62,7 +62,8 @@ class Benefit:
         rarer: Mean number of test samples of a site's rarer class, [K], where there are two in all, or of test events.
         minority: Number of a site's samples that have another target than most of them have, at most 5.
         groups: Mean number of groups that a site's test samples are of, [K], where samples are in groups.
-        deviation: Name and standard deviation of the target where one for all sites standardized it: errors' unit.
+        deviation: Name and mean standard deviation of the target where one for all sites standardized it; errors are
+            in the target's own unit.
         weighted: Whether samples have weights, so that metrics are weighted means.
         findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
         weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
@@ -111,10 +112,9 @@ class Benefit:
         return torch.zeros_like(self.test).bool() if self.minority is None else self.minority < LEAST
 
     @property
-    def unit(self) -> float:
-        """What one of the metric is in the target's own unit; 1 where that was not standardized, or it is no error."""
-        power = METRICS[self.metric].unit if self.metric in METRICS else 0
-        return 1.0 if self.deviation is None else self.deviation[1] ** power
+    def in_unit(self) -> bool:
+        """Whether the metric is an error in the unit of a target that was standardized, or in a power of it."""
+        return self.deviation is not None and self.metric in METRICS and METRICS[self.metric].unit > 0
 
     @property
     def arms(self) -> tuple[str, ...]:

@@ -54,11 +54,10 @@ class Contestant:
     def play(
         self, settings: Mapping[str, Any], seed: int, tasks: Tasks, rounds: int, method: Method | None = None
     ) -> Result:
-        """Run the method, or another one without a graph, for all of some rounds."""
+        """Run the method, or another one without a graph, for all rounds; nodes that diverge are left behind."""
         own = {name: value for name, value in settings.items() if name not in OF_TRIALS}
-        graph, own["evaluate_every"] = self.graph if method is None else None, max(1, rounds // LOOKS)
-        own |= {"rounds": rounds, "patience": rounds, "seed": seed}  # none is left out, and the best is kept
-        return run(method or self.method(), tasks, self.model, graph, **own)
+        own |= {"rounds": rounds, "evaluate_every": max(1, rounds // LOOKS), "seed": seed, "on_nonfinite": "isolate"}
+        return run(method or self.method(), tasks, self.model, self.graph if method is None else None, **own)
 
 
 Played: TypeAlias = tuple[Trial, Result | None, Exception | None]

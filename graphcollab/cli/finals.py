@@ -167,8 +167,8 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
         one = Contestant(arm, 0, {**point, **local_steps}, makers[arm], candidates(models)[model])
         play = partial(one.play, {"compute": compute_of(asked)}, asked["seed"])
         setting = {**({"model": model} if model else {}), **point}
-        known: dict[str, Any] = {"metric": found.metric, "test": found.unit * found.scores[arm], "setting": setting}
-        known |= {"constant": found.unit * found.constant, "flat": found.flat, "geometric": found.relative}
+        known: dict[str, Any] = {"metric": found.metric, "test": found.scores[arm], "setting": setting}
+        known |= {"constant": found.constant, "flat": found.flat, "geometric": found.relative}
         tasks = _all_rows(asked, asked["seed"], one.method())
         told |= _save(arm, partial(Final.fit, play, tasks, rounds, **known), out, {})
     return told

@@ -48,7 +48,7 @@ def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
 
 def values_in(benefit: Benefit) -> tuple[float, int | None, str]:
     """Return by what values are multiplied, their decimals, and a unit: errors are shown in the target's own unit."""
-    return shown_in(benefit.metric in SHARES, 1) if benefit.unit == 1 else (benefit.unit, None, "")
+    return (1.0, None, "") if benefit.in_unit else shown_in(benefit.metric in SHARES, 1)
 
 
 def of_metric(benefit: Benefit) -> str:

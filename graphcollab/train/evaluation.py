@@ -25,13 +25,17 @@ SENT = ("bytes_sent", "messages_sent")
 
 
 def remember_best(data: Data, history: History) -> Data:
-    """Keep the state after the best evaluation so far; one without a value (NaN) is neither better nor worse."""
+    """Keep the state after the best evaluation so far, of equal ones that with the smallest validation loss.
+
+    An evaluation without a value (NaN) is neither better nor worse.
+    """
     value = history.mean("val_metric")[-1] * (1 if history.higher_is_better else -1)
-    if math.isnan(value) or ("best" in data and value <= data.best["value"]):
+    loss = history.mean("val_loss")[-1] if "val_loss" in history.values else math.inf
+    if math.isnan(value) or ("best" in data and (value, -loss) <= (data.best["value"], -data.best["loss"])):
         return data
     data = copy.copy(data)
     state = {name: data[name] for name in sorted(data.keys()) if name != "best"}
-    data.best = {"value": value, "evaluation": len(history) - 1, "state": state}
+    data.best = {"value": value, "loss": loss, "evaluation": len(history) - 1, "state": state}
     return data
 
 

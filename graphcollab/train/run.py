@@ -66,7 +66,7 @@ def run(
         architecture: Architecture of every node, [K] or by name, where there are several.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
         patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
-            after the best.
+            after the best (of equal ones that with the smallest validation loss).
         callbacks: See `Callback`; ``[Progress()]`` shows a progress bar.
         on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
             node keeps its last good model, rests, and loses its edges. Nodes are judged before others hear of their

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from functools import partial
 from statistics import median
 
 import numpy as np
@@ -11,10 +12,12 @@ import torch
 from torch import nn
 
 from graphcollab import GraphcollabError, Tasks, build_model, compare, load, run
-from graphcollab.analysis.final import with_all_rows
+from graphcollab.analysis.final import Final, with_all_rows
+from graphcollab.analysis.trials import Contestant
 from graphcollab.data.samples import Pool, Split
 from graphcollab.methods import fedavg, local, meta_l2c
 from graphcollab.persistence.answers import Answers
+from tests.raising import warns
 
 NAMES = ("east", "north", "west")
 
@@ -71,7 +74,7 @@ def test_final_models_are_those_of_one_run_on_all_rows(found):
     whole = Tasks({"all": pool}, {"train": split}, NAMES, node_id=dealt(0).ids)
     alone = run(local(**setting), whole, linear, rounds=rounds, seed=2)
     final = found.final("local")
-    assert final.result.history.rounds == [rounds]
+    assert final.result.data.round == rounds
     for name in NAMES:
         assert torch.equal(parameters(final.result.model(name)), parameters(alone.model(name)))
     together = run(fedavg(**setting), whole, linear, rounds=rounds, seed=2)
@@ -89,8 +92,9 @@ def test_best_rounds_are_those_of_the_validation_metric():
     comparison = compare({"local": local}, dealt, linear, [0, 1], {"local": {"lr": [0.3]}}, rounds=9, patience=3)
     for trial in comparison.chosen["local"]:
         result = run(local(lr=0.3), dealt(trial.seed), linear, rounds=9, seed=trial.seed, patience=3)
-        means = torch.stack(result.history.values["val_metric"]).mean(1)
-        assert trial.kept == result.history.rounds[int(means.argmax())]
+        means = zip(*map(result.history.mean, ("val_metric", "val_loss")), strict=True)
+        order = [(metric, -loss) for metric, loss in means]  # of equal metrics the smaller loss
+        assert trial.kept == result.history.rounds[order.index(max(order))]
         assert trial.kept <= trial.rounds
 
 
@@ -168,11 +172,39 @@ def test_outputs_are_read_with_temperature_and_threshold():
             Answers("binary", **odd)
 
 
-def test_the_best_of_the_rounds_is_kept_where_the_last_is_wild(found):
+def test_the_best_of_the_late_rounds_is_kept_where_the_last_is_wild(found):
     """Training samples stand in for validation samples: by a step too large for them, every other round is worse."""
     wild = compare({"local": local}, dealt, linear, [0], {"*": {"lr": [6.0], "batch_size": [12]}}, rounds=9)
-    final = wild.final("local")
-    losses = final.result.history.mean("val_metric")
+    tasks = with_all_rows(dealt(0))
+    final = Final.fit(wild.again["local"], tasks, 9, metric="accuracy", test=torch.ones(1, 3))
     assert torch.equal(*(final.result.tasks.splits[name].index for name in ("train", "val")))
-    assert losses[final.result.history.returned] == max(losses)
+    every = wild.again["local"](final.result.tasks, 9).history
+    late = {round_: loss for round_, loss in zip(every.rounds, every.mean("val_loss"), strict=True) if round_ >= 5}
+    assert min(late, key=late.__getitem__) == final.result.data.round < 9
     assert "to learn weights by" not in final.how
+
+
+def test_final_models_are_trained_for_as_long_as_was_chosen_though_metrics_tie(found):
+    """Of 40 rows two are of class 1: from the first round on, all models say 0, and losses go on falling."""
+    x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
+    y = (torch.arange(40) % 20 == 0).long()
+    rare = Tasks.from_samples([(x, y), (x + 0.1, y)])
+    played = Final.fit(partial(_played, local(lr=0.01)), rare, 12, metric="accuracy", test=torch.ones(1, 2))
+    assert played.result.data.round == 12
+
+
+def test_a_site_that_diverges_takes_no_other_along(found):
+    """Inputs of one site are a thousand times as large: its training diverges, and the others' goes on to the end."""
+    x = torch.randn(3, 30, 2, generator=torch.Generator().manual_seed(0))
+    sites = [(one * (1000 if k == 2 else 1), one.sum(1, keepdim=True)) for k, one in enumerate(x)]
+    tasks = Tasks.from_samples(sites, loss="mse", metric="mse")
+    with warns("diverged"):
+        final = Final.fit(partial(_played, local(lr=0.01), outputs=1), tasks, 20, metric="mse", test=torch.ones(1, 3))
+    assert final.result.data.round == 20
+    assert [*final.result.history.isolated] == ["node 2"]
+    assert bool((final.result.history.table("val_loss")[-1][:2] < 0.1).all())
+
+
+def _played(method, tasks, rounds, other=None, outputs=2):
+    one = Contestant("local", 0, {}, lambda: method, lambda: nn.Linear(2, outputs))
+    return one.play({}, 0, tasks, rounds, other)

@@ -263,6 +263,20 @@ def test_early_stopping_by_hand():
     assert stops == [False, False, False, False, True]
 
 
+def test_of_equal_metrics_the_smaller_loss_is_better():
+    """An accuracy of 0.9 all along, as where a class is rare, and losses of 0.4, 0.3, 0.5, 0.3."""
+    data, best, stops = Scene.small().begin(local())[0], [], []
+    history = History(("a", "b"), "accuracy", True)
+    for loss in (0.4, 0.3, 0.5, 0.3):
+        data.round = data.round + 1
+        history.add(data.round, 0.0, {"val_metric": torch.tensor([0.9, 0.9]), "val_loss": torch.tensor([loss, loss])})
+        data = remember_best(data, history)
+        best.append(data.best["evaluation"])
+        stops.append(out_of_patience(data, history, 2))
+    assert best == [0, 1, 1, 1]
+    assert stops == [False, False, False, True]
+
+
 def test_a_metric_without_values_never_is_best():
     data = Scene.small().begin(local())[0]
     history = History(("a",))

@@ -39,7 +39,7 @@ def test_runs_with_patience_agree_with_their_table() -> None:
         lambda seed: drawn(NAMES, seed),
         lambda: torch.nn.Linear(2, 2),
         range(2),
-        grids={"*": {"lr": [0.5], "epochs": [1]}},
+        grids={"*": {"lr": [2.0], "epochs": [1]}},
         rounds=40,
         budget="rounds",
         evaluate_every=1,
