@@ -12,7 +12,7 @@ from typing import Any
 from torch_geometric.data import Data
 
 from graphcollab import report
-from graphcollab._base.checks import issue
+from graphcollab._base.checks import issue, own_filter
 from graphcollab._base.errors import ConflictError, GraphcollabError, MissingFileError
 from graphcollab._base.files import write_whole
 from graphcollab._base.findings import Finding
@@ -229,6 +229,9 @@ def play_benefit(asked: dict[str, Any]) -> None:
     asked["baseline"] = asked["baseline"] or ("none" if data in DATASETS or asked["event"] else "sklearn")
     require_savable(asked)
     grids = settings_grids([*makers], asked["set"])
+    if asked["standardize_target"] is None:  # steps fit amounts of any size then, and errors keep their unit
+        with own_filter("ignore"):  # what there is to say is said by the first split
+            asked["standardize_target"] = tasks_for(data, asked)(asked["seed"]).loss == "mse" or None
     tasks, model = tasks_for(data, asked), models_for(data, asked["hidden"])
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
     settings["baseline"] = None if asked["baseline"] == "none" else asked["baseline"]

@@ -54,8 +54,9 @@ class Columns:
     """All categories of a column, chest_pain=1,2,3,4, or all classes of the target, including those absent."""
     pooled: Literal["sums", "per_site"] = "sums"
     """Means and standard deviations over all sites, from sums that they share, or of each site."""
-    standardize_target: bool = False
-    """Divide a regression target by its standard deviation; predictions are in the table's units."""
+    standardize_target: bool | None = None
+    """Divide a regression target by its standard deviation; predictions are in the table's units. Default: in
+    benefit."""
     group: str | None = None
     """Column of group labels, such as a patient ID; rows of one group stay in the same part."""
     drop_missing_target: bool = False

@@ -169,7 +169,8 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
     if gain.verdict in CLAIMED:
         return f"There is evidence of that{near or f' ({p_text(gain.p_value)})'}."
     if gain.detectable == 0:
-        return "All models did the same, so this says nothing: train for longer."
+        finer = f"judge by a finer metric, {setting(metric='brier')}, or " * (benefit.metric == "accuracy")
+        return f"All models did the same, so this says nothing: {finer}train for longer."
     if math.isnan(gain.detectable):
         alike = "The gain was the same on all splits, so how it varies is not known"
         return f"{alike}: try more of them, {setting(repeats=...)}."

@@ -102,7 +102,8 @@ def test_every_option_has_help_and_the_default_of_its_function():
     groups = {Columns: Tasks.from_frame, Table: Tasks.from_frame, Training: run, Computing: Compute}
     for kind, function in groups.items():
         for field in fields(kind):
-            assert field.default in (usual[function, field.name], usual[function, field.name] or ()), field.name
+            of_function = usual[function, field.name]
+            assert field.default in (of_function, of_function or (), of_function or None), field.name
     for command, function in ((commands.compare, compare), (commands.benefit, benefit), (commands.site, run)):
         for name, one in inspect.signature(command).parameters.items():
             if (function, name) in usual and name not in ("methods", "graphs", "data", "model"):  # of tables
