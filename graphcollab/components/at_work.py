@@ -13,7 +13,7 @@ from graphcollab.components.env import Env
 
 
 def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:
-    """Return which nodes belonged to the collaboration in the last round, over which means are taken, or ever did."""
+    """Return the nodes in the collaboration in the last round, over which means are taken, and those that ever were."""
     if env.participation is None:
         return torch.ones_like(data.isolated), torch.ones_like(data.isolated)
     last = max(data.round - 1, 0)

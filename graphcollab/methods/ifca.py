@@ -32,7 +32,7 @@ def ifca(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method:
-    r"""IFCA: every node picks the cluster model with its lowest loss, trains it, and averages within that cluster.
+    r"""IFCA: every node trains the cluster model with the lowest loss on its data and averages within that cluster.
 
     `An Efficient Framework for Clustered Federated Learning (Ghosh et al., NeurIPS 2020)
     <https://arxiv.org/abs/2006.04088>`_, algorithm 1.

@@ -112,7 +112,7 @@ class Method(Playable):
         rewire: Edges and participating nodes of the next round. A PyG transform is applied every round
             (`ApplyTransform`).
         judge: Models that nodes serve and are evaluated with.
-        stop: When a node has learned enough, judged by its models before and after mixing.
+        stop: Early stopping of nodes, by their models before and after mixing.
         prepare: Transform applied to the graph before the first round, for example to add self-loops.
 
     Raises:

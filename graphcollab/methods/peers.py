@@ -155,7 +155,7 @@ def oracle(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    """Oracle: every round, nodes merge with random peers of their own true cluster, which no other method knows.
+    """Oracle: every round, nodes merge with random peers of their own true cluster, unknown in practice.
 
     The baseline "oracle" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
     section 2.4.1. CoBo's oracle, FedAvg within the true cluster, is ``fedavg(within="cluster")``.

@@ -190,7 +190,7 @@ class Exchange(Exchanger):
 
 @dataclass(frozen=True)
 class LaplacianPull(Exchange):
-    r"""An `Exchange` along the weighted Laplacian at the start of the round, which warns of too large steps.
+    r"""An `Exchange` along the weighted Laplacian at the start of the round that warns if its step is too large.
 
     .. math:: X \leftarrow X - \eta\rho\, L_w X^0
 

@@ -154,8 +154,8 @@ class DistanceKernel(Similarity):
     Args:
         sigma: σ, in units of squared distances; ``"median"``: for every receiver the median of its squared distances in
             the round (the lower one of an even number), so that half of its peers have a similarity of at least c / e,
-            whatever the size of the models; or ``"inverse"``: the inverse distance, with distances of at least
-            10⁻¹².
+            whatever the size of the models; or ``"inverse"``: the inverse distance. A distance below 10⁻¹² counts
+            as 10⁻¹².
         part: Part of the model that is compared; nodes of different architectures must share it.
         scale: c.
     """

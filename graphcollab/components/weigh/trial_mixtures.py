@@ -151,7 +151,7 @@ class TrialMixtures(Weigher):
         return out
 
     def _scores(self, engine: Engine, rows: Rows) -> Tensor:
-        """Return accuracies or negative losses, [R], on the device; the lowest possible score if they are NaN."""
+        """Return accuracies or negative losses, [R], on the device; the lowest possible score if NaN or -∞."""
         out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.source.device)
         for chunk in engine.predict(rows, self.split):
             classes = not chunk.targets.is_floating_point()
