@@ -30,7 +30,7 @@ def partial_pooling(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method | Phases:
-    r"""Partial pooling: nodes share slopes, exactly or up to shrinkage, and each has an intercept of its own.
+    r"""Partial pooling: nodes share slopes, exactly or up to a shrinkage, and each has an intercept of its own.
 
     `Data Analysis Using Regression and Multilevel/Hierarchical Models (Gelman, Hill, Cambridge University Press 2007)
     <https://doi.org/10.1017/CBO9780511790942>`_, chapter 12: the regression with an intercept per group, and with

@@ -84,7 +84,7 @@ class Session:
         self._shown: Data | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
         if self.data.round % self.settings.evaluate_every and not self._finished() and "best" not in self.data:
-            self.history.forget(self.data.round)  # evaluated only because the round was the last one then
+            self.history.forget(self.data.round)  # made only because the round was the last one then
 
     def play(self) -> Result:
         """Play the remaining rounds and return the result."""
