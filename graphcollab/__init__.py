@@ -1,4 +1,4 @@
-"""graphcollab: collaborative learning of personalized models and of the graph that says who listens to whom."""
+"""graphcollab: collaborative learning of personalized models and of the graph that says which node listens to which."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Runs in several processes of machines that trust each other, by torchrun (docs/scaling.md): `Processes`."""
+"""Multi-process runs on machines that trust each other, launched by torchrun (docs/scaling.md): `Processes`."""
 
 from typing import TYPE_CHECKING
 

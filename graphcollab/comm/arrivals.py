@@ -1,4 +1,4 @@
-"""`Arrivals`: rows of other processes' nodes, each of which comes once in a round; `plausible`: which can be models."""
+"""`Arrivals`: rows of remote nodes, each fetched once per round; `plausible`: which rows can be models."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from graphcollab.engine.stack import Stacks
 
 __all__ = ["Arrivals", "plausible"]
 
-FACTOR = 1e4  # so many times as long as the receiver's own may a row be
+FACTOR = 1e4  # maximum norm of a row relative to the receiver's own
 
 
 @dataclass
 class _Heard:
-    """Rows of others, [r, P], of ``nodes`` [r], ascending, that came along edges of all processes, [2, E].
+    """Remote rows, [r, P], of ``nodes`` [r], ascending, that arrived along edges of all processes, [2, E].
 
-    The owned nodes' ``rows``, [k, P], are kept where they are, so that no others take their place in memory.
+    A reference to the owned nodes' ``rows``, [k, P], keeps their memory from being reused by other rows.
     """
 
     rows: Tensor
@@ -44,13 +44,13 @@ class _Heard:
 
 
 class Arrivals:
-    """What others have sent in a round, so that no row comes twice: several pieces read the same models.
+    """Rows received in a round, so that no row is sent twice, since several pieces read the same models.
 
-    Rows are known by their place in memory, kept as long as they are remembered. All processes must remember alike, or
-    they would meet in different verbs: what is new in one is new in all. With several architectures nothing is
-    remembered. Between parties rows are checked where they arrive (`plausible`): what can be no model is 0, or NaN
-    where it would meet data, and its sender is ``refused`` for the round, {node: why}, here alone: nobody can accuse
-    another. Processes of one party check their own rows, in ``settle``.
+    Rows are identified by their address in memory, and kept as long as they are remembered. All processes must remember
+    the same rows, or they would meet in different verbs: what is new in one is new in all. With several architectures
+    nothing is remembered. Between parties, rows are checked on arrival (`plausible`): an implausible row is set to 0,
+    or to NaN where it would meet data, and its sender is ``refused`` for the round, {node: why}, in this process only,
+    since no process can accuse another. Processes of one party check their own rows, in ``settle``.
     """
 
     def __init__(self, transport: Transport, own: Tensor) -> None:
@@ -60,17 +60,17 @@ class Arrivals:
         self.forget()
 
     def forget(self) -> None:
-        """Forget the rows that have come, at the end of a round."""
+        """Forget the received rows, at the end of a round."""
         self._heard: dict[object, _Heard] = {}
         self._changes: dict[object, tuple[Tensor, Tensor, Tensor]] = {}
 
     def start_round(self) -> None:
-        """Forget who was refused in the last round, but for those whom all refuse in this one."""
+        """Forget the nodes refused in the last round, except those that all processes refuse in this one."""
         self.refused.clear()
         self.refused.update(self.transport.refused)
 
     def change(self, new: Tensor, old: Tensor) -> Tensor:
-        """Return new rows less old ones, [k, P]; among processes one tensor in a round, so that it travels once."""
+        """Return new rows minus old ones, [k, P]; in a multi-process run one tensor per round, so it travels once."""
         key = (_place(new), _place(old))
         if key in self._changes:
             return self._changes[key][0]
@@ -93,9 +93,9 @@ class Arrivals:
                 self._heard[_place(one)] = _Heard(one, edge_index, nodes, self._checked(one, nodes, others))
 
     def fetch(self, rows: Tensor, edge_index: Tensor, kept: bool = True) -> tuple[Tensor, Tensor]:
-        """Return the nodes of others heard by owned receivers along edges [2, E], [r] ascending, and their rows [r, P].
+        """Return the remote nodes that owned receivers hear along edges [2, E], [r] ascending, and their rows [r, P].
 
-        Rows that are not to be ``kept`` are fetched in any case.
+        Rows that are not ``kept`` are always fetched.
         """
         if rows.requires_grad:
             raise ContractError("rows", "gradients do not go back to other processes: detach the rows first")
@@ -113,10 +113,10 @@ class Arrivals:
         return nodes, heard.of(nodes)
 
     def models(self, models: Stacks, edge_index: Tensor, part: str | None, kind: Tensor | None) -> Stacks:
-        """Return the models of owned nodes, and of those that they hear along edges [2, E].
+        """Return the models of owned nodes, and of the nodes that they hear along edges [2, E].
 
-        With a ``part`` the rest of others' models is NaN. ``kind`` is every node's architecture, [K]; None if there is
-        one.
+        With a ``part``, the rest of remote models is NaN. ``kind`` is every node's architecture, [K]; None if there is
+        only one.
         """
         tensors, members = [], []
         for s, (spec, tensor, known) in enumerate(zip(models.specs, models.tensors, models.members, strict=True)):
@@ -139,7 +139,7 @@ class Arrivals:
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def whole(self, models: Stacks) -> Stacks:
-        """Return the models of all nodes, told to everybody; between parties, who are told none, it is a ValueError."""
+        """Return the models of all nodes, gathered in every process; a ValueError between parties, which share none."""
         if self.alone:
             return models
         tensors, members = [], []
@@ -150,16 +150,16 @@ class Arrivals:
         return Stacks(models.specs, tuple(tensors), tuple(members))
 
     def refuse(self, nodes: Tensor) -> None:
-        """Let nodes whose models are implausible count as away here in this round."""
+        """Treat nodes with implausible models as away, here and in this round."""
         why = f"sent {self.transport.party} values that are not finite or too large for a model"
         self.refused.update({node: why for node in nodes.tolist() if node not in self.refused})
 
     def is_refused(self, nodes: Tensor) -> Tensor:
-        """Tell which of some nodes have sent what can be no model, a mask [M]."""
+        """Return which of the nodes have sent implausible rows, a mask [M]."""
         return torch.isin(nodes, torch.tensor([*self.refused], dtype=torch.int64))
 
     def _checked(self, own: Tensor, nodes: Tensor, others: Tensor) -> Tensor:
-        """Return rows of others, [r, P], with 0 for those that can be no models, whose nodes are refused."""
+        """Return remote rows, [r, P], with 0 for implausible ones, whose nodes are refused."""
         if not self.transport.cross_silo or not len(nodes):
             return others
         there = self.transport.there(int(nodes.max()) + 1)
@@ -171,7 +171,7 @@ class Arrivals:
         return others.masked_fill(beside(bad[:, None], others), 0)
 
     def _remote(self, edge_index: Tensor) -> Tensor:
-        """Return the nodes of others that owned receivers hear, ascending, [r]."""
+        """Return the remote nodes that owned receivers hear, ascending, [r]."""
         here = self.transport.local_mask(edge_index[1])
         heard = edge_index[0, here].unique()
         known = self.transport.local_mask(heard)
@@ -179,15 +179,15 @@ class Arrivals:
 
 
 def _place(rows: Tensor) -> tuple[object, ...]:
-    """Return what tells rows from all others that exist at the same time; views of the same numbers are the same."""
+    """Return an identifier of rows among all that exist at the same time; views of the same numbers are the same."""
     return rows.data_ptr(), rows.shape, rows.stride(), rows.dtype, rows.device, rows._version
 
 
 def plausible(rows: Tensor, own: Tensor | None = None) -> Tensor:
-    """Return which rows [r, P] can be models, or changes or gradients of such: a mask [r], on the CPU.
+    """Return which rows [r, P] can be models, or changes or gradients of models: a mask [r], on the CPU.
 
-    The square of a row's length is finite in its number type, so products with it and distances to it are, too. Beside
-    the receiver's ``own`` rows, [k, P], a row is at most 10⁴ times as long as the longest of them, or as 1.
+    The squared norm of a plausible row is finite in its number type, so products with it and distances to it are, too.
+    Given the receiver's ``own`` rows, [k, P], its norm is at most 10⁴ times the larger of 1 and their largest norm.
     """
     length = _lengths(rows)
     if own is None:
@@ -196,6 +196,6 @@ def plausible(rows: Tensor, own: Tensor | None = None) -> Tensor:
 
 
 def _lengths(rows: Tensor) -> Tensor:
-    """Return lengths [r]; infinite where their squares are, in single precision at least."""
+    """Return norms [r]; infinite if their squares are, in single precision at least."""
     dtype = torch.promote_types(rows.dtype, torch.float32)
     return torch.linalg.vector_norm(rows.detach().flatten(1), dim=1, dtype=dtype).cpu()

@@ -1,4 +1,4 @@
-"""`ControlPlane`: who owns which nodes, and what processes tell everybody of their own."""
+"""`ControlPlane`: ownership of nodes, and values that processes publish to each other."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ __all__ = ["ControlPlane"]
 
 
 class ControlPlane:
-    """What a process tells all others, over any `Transport`: small numbers, never rows of models.
+    """Public values of a process, over any `Transport`: small numbers, never rows of models.
 
-    Values have an entry for every node, [K], or edge, [E], in every process; what only a receiver knows is NaN
-    elsewhere. ``kind`` is every node's architecture, [K], None if there is one; one process need not know ``count``, K.
+    Values have an entry for every node, [K], or edge, [E], in every process; entries known only to a receiver are NaN
+    elsewhere. ``kind`` is every node's architecture, [K], None if there is one; a single process need not know
+    ``count``, K.
     """
 
     def __init__(self, count: int = 0, transport: Transport | None = None, kind: Tensor | None = None) -> None:
@@ -42,37 +43,37 @@ class ControlPlane:
 
     @property
     def there(self) -> Tensor:
-        """Which nodes belong to processes that are there, a mask [K]: all, but where sites may be lost."""
+        """Nodes of processes that are present, a mask [K]: all, unless sites may be lost."""
         there = self.transport.there(self.count)
         return torch.ones(self.count, dtype=torch.bool) if there is None else there
 
     @property
     def complete(self) -> bool:
-        """Whether all nodes are there."""
+        """Whether all nodes are present."""
         return self.transport.there(self.count) is None
 
     def raise_on_all(self) -> AbstractContextManager[None]:
-        """Let what fails in one process fail in all of them, with the same error."""
+        """Make an error in one process fail all of them, with the same error."""
         return raise_on_all(self.transport)
 
     def local(self, nodes: Tensor) -> Tensor:
-        """Return those of some nodes that are owned, in their order."""
+        """Return the owned ones among the nodes, in their order."""
         here = self.transport.local_mask(nodes)
         return nodes if here is None else nodes[here]
 
     def is_local(self, nodes: Tensor) -> Tensor:
-        """Tell which of some nodes are owned, a mask of their shape."""
+        """Return which of the nodes are owned, a mask of their shape."""
         here = self.transport.local_mask(nodes)
         return torch.ones_like(nodes, dtype=torch.bool) if here is None else here
 
     def from_local(self, values: Tensor, count: int) -> Tensor:
-        """Return values of owned nodes, [k, ...], as one of the control plane, [K, ...]: NaN for others."""
+        """Return values of owned nodes, [k, ...], as a control-plane value, [K, ...]: NaN for other nodes."""
         if self.alone:
             return values
         return values.new_full((count, *values.shape[1:]), torch.nan).index_copy(0, self.own, values)
 
     def kinds(self, models: Stacks, nodes: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Yield every architecture among some nodes, whoever owns them, and which of them it is of, [m]."""
+        """Yield every architecture among the nodes, whoever owns them, and the mask of its nodes, [m]."""
         if self.kind is None:
             for stack, where, _ in models.locate(nodes):
                 yield stack, where
@@ -86,19 +87,19 @@ class ControlPlane:
         return found
 
     def zero_remote(self, values: Tensor) -> Tensor:
-        """Return values [K, ...] with 0 at nodes that are not owned, so that the sum over processes has all of them."""
+        """Return values [K, ...] with 0 at nodes that are not owned, so that a sum over processes is complete."""
         if self.alone:
             return values
         return torch.zeros_like(values).index_copy(0, self.own, values[self.own])
 
     def publish(self, values: Tensor) -> Tensor:
-        """Tell everybody a value of the control plane, [K, ...], of which each process knows its own nodes' entries."""
+        """Publish a control-plane value, [K, ...], of which each process knows the entries of its own nodes."""
         return self.all_gather_nodes(self.local_values(values))
 
     def collect(self, values: Tensor, own: Tensor, nodes: Tensor) -> Tensor:
-        """Return the values of nodes that live here, ``own`` [n], put together for all of some ``nodes``, [N, ...].
+        """Return the values of local nodes, ``own`` [n], merged for all of ``nodes``, [N, ...].
 
-        Everybody is told them, so they are neither models (``whole``) nor samples.
+        They are published to all processes, so they are neither models (``whole``) nor samples.
         """
         if self.transport.local_mask(nodes) is None:
             return values
@@ -107,7 +108,7 @@ class ControlPlane:
         return found[beside(place[nodes], found)]
 
     def merge_edges(self, relation: Relation) -> Relation:
-        """Return the edges that processes have found for their receivers, put together; values of others' are NaN."""
+        """Return the merged edges that processes have found for their receivers; values of other receivers are NaN."""
         if self.transport.local_mask(relation.edge_index[1]) is None:
             return relation
         _, pairs = self.transport.all_gather(relation.edge_index[1], relation.edge_index.T.contiguous())
@@ -116,14 +117,14 @@ class ControlPlane:
         return replace(every, values=values.masked_scatter(self.is_local(every.edge_index[1]), own.values))
 
     def concat_edges(self, relation: Relation) -> Relation:
-        """Return the edges that processes have found for their own receivers, in the order in which each has them."""
+        """Return the edges that processes have found for their own receivers, each in its own order, concatenated."""
         if self.transport.local_mask(relation.edge_index[1]) is None:
             return relation
         receiver, sender, values = self.transport.all_gather(*relation.edge_index.flip(0), relation.values)
         return replace(relation, edge_index=torch.stack([sender, receiver]), values=values)
 
     def neighbor_all_gather(self, relation: Relation, edge_index: Tensor) -> Relation:
-        """Return what nodes here tell, and what those tell that they hear, given what each process's own nodes do."""
+        """Return the edges of local receivers and of their in-neighbors, given each process's own receivers' edges."""
         if self.transport.local_mask(edge_index[1]) is None:
             return relation
         sender, receiver = relation.edge_index
@@ -132,7 +133,7 @@ class ControlPlane:
         return replace(relation, edge_index=both, values=torch.cat([relation.values, values])).in_order()
 
     def gather_texts(self, texts: Mapping[int, str]) -> dict[int, str]:
-        """Tell everybody what processes have to say of their own nodes, {node: text}, in the order of nodes."""
+        """Publish texts of processes about their own nodes, {node: text}; return all, in the order of nodes."""
         if self.alone:
             return dict(texts)
         letters = [(node, letter) for node, text in texts.items() for letter in text.encode()]
@@ -142,5 +143,5 @@ class ControlPlane:
         return {node: text.decode(errors="replace") for node, text in found.items()}
 
     def gather_scores(self, values: Tensor) -> Tensor:
-        """Return values [..., k] of owned nodes for all nodes, [..., K], told to everybody."""
+        """Return values [..., k] of owned nodes for all nodes, [..., K], published to all processes."""
         return values if self.alone else self.all_gather_nodes(values.movedim(-1, 0).contiguous()).movedim(0, -1)

@@ -1,4 +1,4 @@
-"""Whether a launcher has started several processes, who of them speaks, and how they meet."""
+"""Detection of a multi-process launch, its main process, and how its processes meet."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from graphcollab.comm.meeting import Meeting
 from graphcollab.comm.processes import Processes
 from graphcollab.comm.transport import Transport
 
-LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # what torch.distributed reads with env://
+LAUNCHED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # variables that torch.distributed reads with env://
 
 
 class Company(Protocol):
-    """Processes that something else than `torch.distributed` has brought together; each speaks for itself."""
+    """Processes connected by something other than `torch.distributed`; each of them prints and warns for itself."""
 
     def status(self, error: Exception | None = None) -> None:
-        """Say that this process goes on, or what has failed in it."""
+        """Announce that this process continues, or the error in it."""
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the plain values that all have to tell."""
+        """Return the plain values of all processes."""
 
     def join(self, names: Sequence[str], owner: Tensor) -> Transport:
-        """Return how rows and numbers of nodes travel, given the names of nodes and the process of each, [K]."""
+        """Return the transport of rows and numbers of nodes, given the names of nodes and the process of each, [K]."""
 
 
 _COMPANY: ContextVar[Company | None] = ContextVar("company", default=None)
@@ -42,7 +42,7 @@ _COMPANY: ContextVar[Company | None] = ContextVar("company", default=None)
 
 @contextlib.contextmanager
 def among(company: Company) -> Iterator[None]:
-    """Let runs in this context be played together with others that have been brought together already."""
+    """Play runs in this context together with processes that have already been connected."""
     token = _COMPANY.set(company)
     try:
         yield
@@ -51,9 +51,9 @@ def among(company: Company) -> Iterator[None]:
 
 
 def launched() -> bool:
-    """Tell whether a launcher such as torchrun has started several processes of this program.
+    """Return whether a launcher such as torchrun has started several processes of this program.
 
-    It has if it has told them their number and where to meet, by the variables RANK, WORLD_SIZE, MASTER_ADDR and
+    A launcher sets the process number and the meeting point in the variables RANK, WORLD_SIZE, MASTER_ADDR and
     MASTER_PORT.
 
     Example:
@@ -70,7 +70,7 @@ def launched() -> bool:
 
 
 def is_main_process() -> bool:
-    """Tell whether this is the first process, or the only one: the one to print, to draw and to write files."""
+    """Return whether this is the main process, or the only one: the one to print, to plot and to write files."""
     if not launched() or _COMPANY.get() is not None:
         return True
     return (dist.get_rank() if dist.is_initialized() else int(os.environ["RANK"])) == 0
@@ -78,7 +78,7 @@ def is_main_process() -> bool:
 
 @contextlib.contextmanager
 def only_main_process() -> Iterator[None]:
-    """Let the first process alone print, warn, and write files by this package's functions; as a decorator, too.
+    """Let only the main process print, warn, and write files by this package's functions; also usable as a decorator.
 
     Example:
         >>> with only_main_process():
@@ -94,7 +94,7 @@ def only_main_process() -> Iterator[None]:
 
 @contextlib.contextmanager
 def raise_on_all() -> Iterator[None]:
-    """Let what fails in one process outside of a run, such as making tasks, fail in all of them, with the same error.
+    """Make an error in one process outside of a run, such as in making tasks, fail all of them with the same error.
 
     Example:
         >>> with raise_on_all():
@@ -109,7 +109,7 @@ def raise_on_all() -> Iterator[None]:
 
 
 def meeting() -> Company | Meeting | Transport:
-    """Return how the processes of a launch tell each other plain values, such as to make tasks of their own samples.
+    """Return the means by which the processes of a launch exchange plain values, for example to make their own tasks.
 
     Example:
         >>> meeting().all_gather_object("alone there is only one")
@@ -126,7 +126,7 @@ def meeting() -> Company | Meeting | Transport:
 def deal(work: Tensor, processes: int) -> Tensor:
     """Return the process of every node, [K]: contiguous shares, balanced by the nodes' ``work`` [K].
 
-    Every process gets a node; with fewer nodes than processes that is a ValueError.
+    Every process gets a node; a ValueError is raised if there are fewer nodes than processes.
 
     Example:
         >>> deal(torch.tensor([1.0, 1.0, 1.0, 1.0, 4.0]), 2).tolist()
@@ -155,17 +155,17 @@ def meet(
     owner: Sequence[int] | Tensor | None = None,
     away: Tensor | None = None,
 ) -> Transport:
-    """Return how the processes of a run meet: one owns all nodes, unless a launcher has started several.
+    """Return the transport of a run: one process owns all nodes, unless a launcher has started several.
 
     Args:
         names: Names of the nodes.
-        work: Returns what a round costs every node, [K].
-        owner: The process of every node, [K]. Default: that which has its samples, where each has those of some nodes
-            only; else nodes are dealt in contiguous shares, balanced by work.
-        away: Nodes whose samples this process has not got, a mask [K].
+        work: Returns the cost of a round for every node, [K].
+        owner: The process of every node, [K]. Default: the process that has its samples, if each has those of some
+            nodes only; else nodes are dealt in contiguous shares, balanced by work.
+        away: Nodes whose samples this process does not have, a mask [K].
 
     Raises:
-        ValueError: If the processes disagree about who owns which node, or one owns none.
+        ValueError: If the processes disagree on the ownership of nodes, or a process owns none.
     """
     if not launched():
         if away is not None and bool(away.any()):
@@ -182,7 +182,7 @@ def meet(
     if owner is None:
         whole = away is None or not bool(away.any())
         held = meeting().all_gather_object(None if whole or away is None else (~away).nonzero().flatten().tolist())
-        if held == [None] * len(held):  # the first deals: where work differs, so do tasks, which is found out later
+        if held == [None] * len(held):  # the main process deals: if work differs, so do tasks, which is detected later
             owner = meeting().all_gather_object(deal(work(), len(held)).tolist())[0]
         else:
             owner = _by_samples(names, held)
@@ -210,7 +210,7 @@ def _join() -> None:
         return
     atexit.register(lambda: dist.destroy_process_group() if dist.is_initialized() else None)  # waiting threads abort
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-    library: Any = dist  # which does not say to type checkers that it has these
+    library: Any = dist  # type checkers do not know these attributes
     try:
         store, rank, size = next(library.rendezvous("env://"))
         # after a restart the launcher's store still has the addresses of processes that have ended

@@ -1,4 +1,4 @@
-"""`Meeting`: the calls that all verbs of a run in several processes are made of, and the errors that travel in them."""
+"""`Meeting`: the calls that all verbs of a multi-process run are built from, and the errors that travel in them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from torch import Tensor
 from graphcollab._base.errors import GraphcollabError, LostError, StateError
 
 PYTHON = (ValueError, TypeError, RuntimeError, ArithmeticError, AssertionError, ImportError, MemoryError, OSError)
-"""Classes of Python that errors keep between processes, besides those of this package."""
+"""Python's classes that errors keep between processes, besides those of this package."""
 
 PARTS = ("module", "name", "subject", "message")
 
@@ -27,9 +27,9 @@ class ProcessLostError(LostError):
 
 
 def as_value(error: BaseException, message: str | None = None) -> dict[str, str]:
-    """Return an error as other processes read it: module and name of its class, subject, message (default: its own).
+    """Return an error as a value: module and name of its class, subject, and message (default: its own).
 
-    The class is the nearest base in this package or `PYTHON`, else RuntimeError; the message names it if another.
+    The class is the nearest base in this package or `PYTHON`, else RuntimeError; if it differs, the message names it.
     """
     kind = next((kind for kind in type(error).__mro__ if _is_shared(kind)), RuntimeError)
     if message is None:
@@ -39,7 +39,7 @@ def as_value(error: BaseException, message: str | None = None) -> dict[str, str]
 
 
 def from_value(value: Mapping[str, str]) -> Exception:
-    """Return the error of `as_value`; nothing is imported for it, and a class that is not here is a RuntimeError."""
+    """Return the error of `as_value`; nothing is imported for it, and an unknown class becomes a RuntimeError."""
     module, name, message = sys.modules.get(value["module"]), value["name"], value["message"]
     known: dict[str, Any] = {kind.__name__: kind for kind in PYTHON} if module is builtins else vars(module or object)
     if (kind := known.get(name)) is None or not _is_shared(kind):
@@ -47,7 +47,7 @@ def from_value(value: Mapping[str, str]) -> Exception:
     if not issubclass(kind, GraphcollabError):
         return kind(message)
     error: Any = (kind if issubclass(kind, OSError) else Exception).__new__(kind)
-    GraphcollabError.__init__(error, value["subject"], message)  # the class may have arguments of its own
+    GraphcollabError.__init__(error, value["subject"], message)  # the class may have other arguments
     return error
 
 
@@ -59,15 +59,16 @@ def _is_shared(kind: object) -> bool:
 
 T = TypeVar("T")
 
-PATIENCE = 1.0  # seconds in which torchrun finds the process that has ended first, and names it
+PATIENCE = 1.0  # seconds in which torchrun detects the process that has ended first, and names it
 VERBS = ("status", "all_gather_object", "fetch", "all_reduce", "all_gather_nodes", "all_gather", "broadcast")
 
 
 class Meeting:
-    """The processes of a launch, which tell each other plain values, and what has failed.
+    """The processes of a launch, which exchange plain values and errors.
 
-    Every verb begins with a word of each process: which verb, how much follows, and whether it has failed. If one has,
-    all raise its error, so nobody waits in vain. ``bytes_moved`` are the bytes that have come here so far.
+    Every verb begins with a header from each process: the verb, the length of what follows, and whether the process has
+    failed. If one has, all raise its error, so no process waits in vain. ``bytes_moved`` counts the bytes received so
+    far.
     """
 
     def __init__(self) -> None:
@@ -76,11 +77,11 @@ class Meeting:
         self._told: Exception | None = None
 
     def who(self, process: int) -> str:
-        """Name a process."""
+        """Return the name of a process."""
         return f"process {process}"
 
     def status(self, error: Exception | None = None) -> None:
-        """Say that this process goes on, or what has failed in it, unless all know that already."""
+        """Announce that this process continues, or the error in it, unless all know it already."""
         if isinstance(error, ProcessLostError) or (error is not None and error is self._told):
             return
         try:
@@ -90,7 +91,7 @@ class Meeting:
                 raise
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values that all processes have to tell."""
+        """Return the plain values of all processes."""
         text = json.dumps(value).encode()
         sizes = self._meet("all_gather_object", len(text))
         shared = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8), sizes)
@@ -99,7 +100,7 @@ class Meeting:
     def _meet(
         self, verb: str, length: int = 0, values: Sequence[Tensor] = (), error: Exception | None = None
     ) -> list[int]:
-        """Say which verb this process begins, with which kinds of values, and return how much all have to tell."""
+        """Announce the verb that this process begins, with its kinds of values; return the lengths of all processes."""
         text = b"" if error is None else json.dumps(as_value(error)).encode()
         kind = zlib.crc32(" ".join(f"{one.dtype} {list(one.shape[1:])}" for one in values).encode())
         word = torch.tensor([VERBS.index(verb), length, len(text), kind])
@@ -124,7 +125,7 @@ class Meeting:
         return cast("list[int]", every[:, 1].tolist())
 
     def _share(self, values: Tensor, sizes: Sequence[int]) -> list[Tensor]:
-        """Return the bytes [n] of all processes, whose numbers are known."""
+        """Return the bytes [n] of all processes, given their numbers."""
         most = max(sizes)
         if not most:
             return [values] * self.size
@@ -136,7 +137,7 @@ class Meeting:
         return [one[:size] for one, size in zip(found, sizes, strict=True)]
 
     def _call(self, send: Callable[[], T]) -> T:
-        """Turn the error of a call of `torch.distributed` into one of this package; torchrun names the process."""
+        """Turn an error of a `torch.distributed` call into one of this package; torchrun names the process."""
         try:
             return send()
         except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""`Plane`: the operators by which pieces of a method see models and data of other nodes, and nothing else does."""
+"""`Plane`: the only operators through which pieces of a method access models and data of other nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MIX = MixConv()
 
 
 class Plane(ControlPlane):
-    """What nodes can do with each other's models and data, over any `Transport`.
+    """Operators on models and data across nodes, over any `Transport`.
 
     Rows of models, [k, P], are those of the nodes that this process owns, in the order of nodes; values of nodes and
     edges, and arguments, are as in a `ControlPlane`.
@@ -42,7 +42,7 @@ class Plane(ControlPlane):
         self.is_refused, self.start_round = self._arrivals.is_refused, self._arrivals.start_round
 
     def halo_exchange(self, rows: Tensor, edge_index: Tensor) -> Halo:
-        """Return what owned receivers hear of rows [k, P], each remote one once; edges [2, E] are alike everywhere."""
+        """Return the rows [k, P] that owned receivers hear, each remote one once; edges [2, E] are equal everywhere."""
         sender, receiver = edge_index
         here = self.transport.local_mask(receiver)
         if here is None:
@@ -78,10 +78,10 @@ class Plane(ControlPlane):
         weight: Tensor,
         edge_index: Tensor,
     ) -> Tensor:
-        """Return what a layer makes at owned receivers of the rows that they receive, [k, P].
+        """Return the output of a layer at owned receivers, given the rows that they receive, [k, P].
 
-        It is called with what arrives, [k + r, P], owned rows first, the owned rows [k, P], edges between the two, and
-        their weights.
+        The layer is called with the received rows, [k + r, P], owned rows first, the owned rows [k, P], the edges
+        between the two, and their weights.
         """
         if not self.complete:
             there = self.there[edge_index[0]]
@@ -90,7 +90,7 @@ class Plane(ControlPlane):
             weight, edge_index = weight[there], edge_index[:, there]
         halo = self.halo_exchange(rows, edge_index)
         edges = halo.edge_index
-        if self.refused:  # what a receiver gives them goes to its own row
+        if self.refused:  # a receiver's weight on them goes to its own row
             edges = torch.where(self.is_refused(halo.nodes)[edges[0]], edges[1], edges)
         return layer(halo.rows, rows, edges, halo.take(weight))
 
@@ -104,7 +104,7 @@ class Plane(ControlPlane):
     ) -> Tensor:
         r"""Return :math:`\cos(a_i, b_j)` of every edge j → i, float64 [E], known at the receiver.
 
-        With an ``origin``, a row [1, P] that all know, angles are those seen from there.
+        With an ``origin``, a row [1, P] known to all, angles are measured from there.
         """
         return self._compare(edge_cosines, a, b, edge_index, group, origin)
 
@@ -132,7 +132,7 @@ class Plane(ControlPlane):
     def group_sums(
         self, rows: Sequence[Tensor], weights: Sequence[Tensor], links: Tensor, count: int
     ) -> Sequence[Tensor]:
-        """Return weighted sums of rows of owned nodes, [G, P] each, for everybody, in one meeting.
+        """Return weighted sums of rows of owned nodes, [G, P] each, for all processes, in one meeting.
 
         Several kinds of rows, [k, P] each, go along links from nodes to sums, [2, L], each with its weights, [L].
         """
@@ -146,11 +146,11 @@ class Plane(ControlPlane):
     def evaluate_at(
         self, rows: Rows, answer: Callable[[Rows], Tensor], to: Literal["data", "model", "public"] = "data"
     ) -> Tensor:
-        """Send models, ``source`` those of owned nodes, to the nodes whose data they meet; return answers [R, ...].
+        """Send models (``source``: of owned nodes) to the nodes whose data they meet; return answers [R, ...].
 
-        ``answer`` is called once, with the rows whose data are here. ``to`` is who gets to know an answer besides the
-        data's node: nobody else, the node whose model it is (of several that are combined, the last of ``index``), or
-        everybody.
+        ``answer`` is called once, with the rows whose data are local. ``to`` defines who learns an answer besides the
+        node of the data: no one else, the node of the model (of several that are combined, the last of ``index``), or
+        all processes.
         """
         here = self.transport.local_mask(rows.node)
         if here is None:
@@ -158,7 +158,7 @@ class Plane(ControlPlane):
         place = here.nonzero().flatten()
         index = rows.index.view(len(rows), -1)
         edges = torch.stack([index.flatten(), rows.node.repeat_interleave(index.shape[1])])
-        own = bool((index[:, 0] == rows.node).all())  # of whose models only a part is not from others
+        own = bool((index[:, 0] == rows.node).all())  # models of which only a part comes from others
         part = rows.part if own and not rows.buffers else None
         source = self._arrivals.models(rows.source, edges, part, self.kind)
         coefficient = None if rows.coefficient is None else rows.coefficient[place]
@@ -172,7 +172,7 @@ class Plane(ControlPlane):
         return self.broadcast(out, rows.node, owner if to == "model" else None)
 
     def charge(self, data: Data, senders: Tensor, floats: float | Tensor, at: Tensor | None = None) -> Data:
-        """Add what ``senders`` [M] of messages sent to ``data.bytes_sent`` [K]: so many floats of 4 bytes each.
+        """Add the messages of ``senders`` [M] to ``data.bytes_sent`` [K]: ``floats`` floats of 4 bytes each.
 
         A message is counted where it is known to be sent: ``at`` a node, such as its receiver, [M]; by default at its
         sender.

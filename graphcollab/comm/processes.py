@@ -24,7 +24,7 @@ class Processes(Meeting, SharedTransport):
         owner: The process of every node, [K].
 
     Attributes:
-        rows_moved: Rows of other processes' nodes that have come here so far.
+        rows_moved: Number of remote rows received so far.
     """
 
     def __init__(self, names: Sequence[str], owner: Tensor) -> None:
@@ -35,7 +35,7 @@ class Processes(Meeting, SharedTransport):
 
     @property
     def is_main(self) -> bool:  # type: ignore[override]
-        """Whether this is the first process."""
+        """Whether this is the main process."""
         return self.process == 0
 
     def _agree(self) -> None:
@@ -60,13 +60,13 @@ class Processes(Meeting, SharedTransport):
         return f"in process {int(self.owner[node])} of {self.size}"
 
     def _of_all(self, values: Sequence[Tensor], counts: Sequence[Sequence[int]]) -> list[list[Tensor]]:
-        """Return what all processes have of some values, [n, ...] each, whose numbers of entries are known."""
+        """Return the values, [n, ...] each, of all processes, given their numbers of entries."""
         sizes = [sum(count * _size(one) for one, count in zip(values, many, strict=True)) for many in counts]
         shared = self._share(_bytes(*values), sizes)
         return [_split(one, values, many) for one, many in zip(shared, counts, strict=True)]
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the rows of others that owned receivers hear, [r, P], each sent once to a process that wants it."""
+        """Return the remote rows that owned receivers hear, [r, P], each sent once to a process that needs it."""
         wanted = self.wanted(edge_index)
         if not any(map(len, wanted)):
             return rows[:0]
@@ -110,7 +110,7 @@ class Processes(Meeting, SharedTransport):
         return tuple(torch.cat(many) for many in zip(*every, strict=True))
 
     def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
-        """Return values with what their owners have filled in; everybody gets to know them, whatever ``to`` says."""
+        """Return values completed by their owners; all processes receive them, whatever ``to`` is."""
         self._meet("broadcast", values=[values])
         by = self.owner[owner]
         places = [(by == p).nonzero().flatten() for p in range(self.size)]
@@ -134,12 +134,12 @@ def _bytes(*values: Tensor) -> Tensor:
 
 
 def _size(values: Tensor) -> int:
-    """Return how many bytes an entry has, of values [n, ...]."""
+    """Return the number of bytes per entry of values [n, ...]."""
     return math.prod(values.shape[1:]) * values.element_size()
 
 
 def _split(content: Tensor, like: Sequence[Tensor], counts: Sequence[int]) -> list[Tensor]:
-    """Return values from their bytes, given others of their types and shapes, and how many entries each has."""
+    """Return values from their bytes, given values of the same types and shapes, and the number of entries of each."""
     parts = content.split([_size(one) * count for one, count in zip(like, counts, strict=True)])
     return [
         part.clone().view(one.dtype).view(count, *one.shape[1:])

@@ -1,4 +1,4 @@
-"""`Relation`: edges beside those of the collaboration graph."""
+"""`Relation`: edges besides those of the collaboration graph."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ __all__ = ["Relation"]
 
 @dataclass(frozen=True)
 class Relation(Movable):
-    """Edges between nodes, or nodes and servers, beside the collaboration graph, [2, E'], with values [E'].
+    """Edges between nodes, or nodes and servers, besides the collaboration graph, [2, E'], with values [E'].
 
-    One opaque value in ``Data``: PyG guesses from sizes whether a tensor belongs to nodes or edges. ``size`` is the
-    number of senders and of receivers.
+    It is one opaque value in ``Data``, since PyG guesses from sizes whether a tensor belongs to nodes or edges.
+    ``size`` is the number of senders and of receivers.
     """
 
     edge_index: Tensor
@@ -32,7 +32,7 @@ class Relation(Movable):
             raise ShapeError("values", f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
 
     def select(self, which: Tensor | slice) -> Relation:
-        """Return the relation with some of its edges, by a mask [E'], positions, or a slice."""
+        """Return the relation restricted to some edges, by a mask [E'], positions, or a slice."""
         if isinstance(which, slice):
             return replace(self, edge_index=self.edge_index[:, which], values=self.values[which])
         place = which.nonzero().flatten() if which.dtype == torch.bool else which
@@ -40,7 +40,7 @@ class Relation(Movable):
         return replace(self, edge_index=edges, values=self.values.index_select(0, place))
 
     def in_order(self) -> Relation:
-        """Return the relation with its edges sorted by receiver, and those of a receiver by sender."""
+        """Return the relation with its edges sorted by receiver, then by sender."""
         return self.select((self.edge_index[1] * self.size[0] + self.edge_index[0]).argsort())
 
     def to(self, *args: object, **kwargs: object) -> Relation:
@@ -48,5 +48,5 @@ class Relation(Movable):
         return replace(self, edge_index=self.edge_index.to(values.device), values=values)
 
     def clone(self) -> Relation:
-        """Copy the tensors, as ``Data.clone`` asks."""
+        """Copy the tensors, as ``Data.clone`` requires."""
         return replace(self, edge_index=self.edge_index.clone(), values=self.values.clone())

@@ -1,4 +1,4 @@
-"""How rows and numbers of nodes get from the process that owns them to those that may read them."""
+"""Transports: how rows and numbers of nodes get from their owning process to those that may read them."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Restore: TypeAlias = Callable[[bytes], None]
 
 class _Tells(Protocol):
     def status(self, error: Exception | None = None) -> None:
-        """Say that this process goes on, or what has failed in it."""
+        """Announce that this process continues, or the error in it."""
 
 
 @contextmanager
 def raise_on_all(others: _Tells) -> Iterator[None]:
-    """Let what fails in one process fail in all of them, with the same error."""
+    """Make an error in one process fail all of them, with the same error."""
     try:
         yield
     except Exception as error:
@@ -36,60 +36,60 @@ def raise_on_all(others: _Tells) -> Iterator[None]:
 
 
 class Transport:
-    """A run in one process, which owns every node: nothing has to travel.
+    """A run in one process, which owns every node, so nothing has to travel.
 
-    A subclass is another kind of run, and the only code that knows how many processes there are. Control-plane values
-    ([K], [E]) are in every process; rows ([k, P]) are in the process that owns their nodes, in the order of the nodes.
-    Every method but `own` and `local_values` is called by all processes together. One is the main process: it shows
+    Subclasses are other kinds of runs, and the only code that knows the number of processes. Control-plane values ([K],
+    [E]) are in every process; rows ([k, P]) are in the process that owns their nodes, in the order of the nodes. Every
+    method except `own` and `local_values` is called by all processes together. One is the main process: it shows
     progress, warns and writes files.
     """
 
     def status(self, error: Exception | None = None) -> None:
-        """Say that this process goes on, or what has failed in it; raise what has failed in another one.
+        """Announce that this process continues, or the error in it; raise the error of another process.
 
-        A subclass begins every other verb with that word: wherever the others meet a process that has failed, all raise
+        In a subclass every other verb starts with this message: wherever the others meet a failed process, all raise
         the error of the first process that has one.
         """
 
     is_main = True
 
     cross_silo = False
-    """Whether processes are of parties who tell each other no more than what is declared to be public."""
+    """Whether processes belong to parties that disclose to each other only what is declared public."""
 
     party = ""
-    """What the party is called whose process this is."""
+    """Name of the party that this process belongs to."""
 
     participation: Any = None
-    """A `graphcollab.components.Participation`, where the transport says who takes part."""
+    """A `graphcollab.components.Participation`, if the transport determines participation."""
 
     @property
     def refused(self) -> dict[int, str]:
-        """Nodes that all count as away in this round, as what they sent to be added up could be no model, and why."""
+        """Nodes that all processes treat as away in this round, since their summands were implausible, and why."""
         return {}
 
     def there(self, count: int) -> Tensor | None:
-        """Return which of K nodes belong to processes that are there, a mask [K]; None if all do."""
+        """Return which of K nodes belong to processes that are present, a mask [K]; None if all do."""
         return None
 
     def play(self, act: Act, snapshot: Snapshot, restore: Restore, again: bool = False) -> None:
-        """Play a round, or what follows it: again where somebody was lost in the middle, see `graphcollab.sites`."""
+        """Play a round, or what follows it; play it again if a process was lost in between, see `graphcollab.sites`."""
         act()
 
     def commit(self) -> None:
-        """Agree that the round has been played by all."""
+        """Agree that all processes have played the round."""
 
     def begin(self, round_: int, evaluated: bool, forget: Act, snapshot: Snapshot, restore: Restore) -> None:
-        """Let all go on from one place, whatever round each has played last, and whether it has evaluated that."""
+        """Let all processes start from one state, whatever round each has played last, and whether it was evaluated."""
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return what all processes have to tell, plain values that JSON can hold, the first process's first.
+        """Return the values of all processes, plain values that JSON can hold, the main process's first.
 
-        What depends on a clock, a signal or a disk, the first process decides.
+        Decisions that depend on a clock, a signal or a disk are made by the main process.
         """
         return [value]
 
     def where(self, node: int) -> str:
-        """Say in which process a node is that is not owned here."""
+        """Return the name of the process of a node that is not owned here."""
         return ""
 
     def own(self, count: int) -> Tensor:
@@ -101,67 +101,68 @@ class Transport:
         return values
 
     def local_mask(self, node: Tensor) -> Tensor | None:
-        """Tell which of some nodes [M] are owned, a mask [M]; None if all are."""
+        """Return which of the nodes [M] are owned, a mask [M]; None if all are."""
         return None
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the rows of others that owned receivers hear, [r, P], each once, ascending by node.
+        """Return the remote rows that owned receivers hear, [r, P], each once, ascending by node.
 
-        Given are rows [n, P] of owned ``nodes`` [n], ascending, all or those of one architecture, and edges from these
-        and their like, [2, E], the same in all processes: so each knows what another is to get, and nobody asks.
+        Inputs are rows [n, P] of owned ``nodes`` [n], ascending, all or those of one architecture, and edges between
+        these and their counterparts, [2, E], the same in all processes; each process thus knows what the others need,
+        without requests.
         """
         return rows[:0]
 
     def missing(self, edge_index: Tensor, before: Tensor) -> Tensor:
-        """Return which edges of [2, E] lead rows to processes that none of the edges ``before``, [2, M], led to."""
+        """Return which edges of [2, E] take rows to processes that no edge in ``before``, [2, M], took them to."""
         return edge_index[:, :0]
 
     def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the sums of values over all processes: of as many as there are, in one meeting."""
+        """Return the sums of any number of values over all processes, in one meeting."""
         return values
 
     def all_reduce_disjoint(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return values [K] of all nodes, of which each process has filled in its own, others 0; then sums of counts.
+        """Return values [K] of all nodes, each process having filled in its own and 0 for others; then sums of counts.
 
-        Of counts [K] each process has a part, of any node. ``what`` says in words what everybody is told so.
+        Each process has a part of the counts [K], of any node. ``what`` describes in words what is disclosed to all.
         """
         return self.all_reduce(*values, *counts)
 
     def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; of several in one meeting."""
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; several in one meeting."""
         return values
 
     def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values of all processes, [n, ...] of this one, one process's after the other's, [N, ...].
+        """Return the concatenated values of all processes, [N, ...], given those of this one, [n, ...].
 
-        Several, of any lengths, come in one meeting. The first says whose node each entry is of, [n]: between parties
-        an entry of another one's node is an error.
+        Several values, of any lengths, travel in one meeting. The first holds the node of each entry, [n]: between
+        parties, an entry of another party's node is an error.
         """
         return values
 
     def all_gather_models(self, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return models of all processes as `all_gather` does: the only way by which everybody gets those of others."""
+        """Return models of all processes as `all_gather` does: the only way to give all processes all models."""
         return self.all_gather(*rows)
 
     def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return what is passed on along edges [2, E] to nodes here: whose it is, [N], and values, [N, ...].
+        """Return what is passed along edges [2, E] to local nodes: the owner of each entry, [N], and values, [N, ...].
 
-        Given are entries of owned nodes, [n] and [n, ...]; edges are the same in all processes. Who hears a node along
-        one of them gets all its entries, and nobody else has to.
+        Inputs are entries of owned nodes, [n] and [n, ...]; edges are the same in all processes. A node's out-neighbors
+        get all of its entries; other nodes need not.
         """
         return owner[:0], *(one[:0] for one in values)
 
     def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
-        """Return values [M, ...] that processes have filled in for their own nodes, with what others have filled in.
+        """Return values [M, ...] that processes have filled in for their own nodes, completed by the others' entries.
 
-        Each is known to its ``owner``, a node [M], and what others say of it is ignored; ``to`` [M] is the node that
-        gets to know it too, by default everybody, who is told ``what`` it is.
+        Each entry is defined by its ``owner``, a node [M]; entries of others for it are ignored. ``to`` [M] is the node
+        that also receives it, by default all, which are told ``what`` it is.
         """
         return values
 
 
 class SharedTransport(Transport):
-    """Base of runs of several processes: which this is, and the ``owner`` of every node among them, [K]."""
+    """Base of multi-process runs: the number of this process, and the ``owner`` of every node, [K]."""
 
     def __init__(self, process: int, owner: Tensor) -> None:
         self.process, self.owner = process, owner
@@ -179,7 +180,7 @@ class SharedTransport(Transport):
         return self.owner[node] == self.process
 
     def wanted(self, edge_index: Tensor) -> list[Tensor]:
-        """Return for every process the nodes of others that it hears along edges [2, E], ascending, [r] each."""
+        """Return for every process the remote nodes that it hears along edges [2, E], ascending, [r] each."""
         sender, receiver = self.owner[edge_index]
         crossing, count = sender != receiver, len(self.owner)
         pairs = (receiver[crossing] * count + edge_index[0, crossing]).unique()
@@ -187,7 +188,7 @@ class SharedTransport(Transport):
         return [*(pairs % count).split(many.tolist())]
 
     def in_place(self, values: Sequence[Tensor], told: Iterable[Sequence[Tensor]]) -> tuple[Tensor, ...]:
-        """Return values [K, ...], given those of owned nodes, [k, ...], and what each process has told of its own."""
+        """Return values [K, ...], given those of owned nodes, [k, ...], and each process's values of its own nodes."""
         out = tuple(one.new_empty(len(self.owner), *one.shape[1:]) for one in values)
         for process, many in enumerate(told):
             for one, some in zip(out, many, strict=True):
@@ -195,7 +196,7 @@ class SharedTransport(Transport):
         return out
 
     def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
-        """Tell all, and take what nodes here hear."""
+        """Send to all processes, and keep what local nodes hear."""
         owner, *found = self.all_gather(owner, *values)
         heard = torch.isin(owner, self.wanted(edge_index)[self.process])
         return owner[heard], *(one[heard] for one in found)
@@ -208,10 +209,10 @@ class SharedTransport(Transport):
 
 @dataclass(frozen=True)
 class Halo:
-    """Rows that may be read here, [k + r, P], owned ones first, of ``nodes`` [k + r], and the edges between them.
+    """Rows that are readable here, [k + r, P], owned ones first, of ``nodes`` [k + r], and the edges between them.
 
-    ``edge_index`` has the places of senders among the rows, of receivers among owned nodes, [2, e]. ``edges`` says
-    which of all edges these are, [e]; None where they are all, in their order.
+    ``edge_index`` has the positions of senders among the rows, and of receivers among owned nodes, [2, e]. ``edges``
+    are the positions of these among all edges, [e]; None if they are all, in their order.
     """
 
     rows: Tensor
@@ -220,7 +221,7 @@ class Halo:
     nodes: Tensor
 
     def place(self, nodes: Tensor) -> Tensor:
-        """Return the rows of some of these nodes."""
+        """Return the positions of nodes among the rows."""
         if self.edges is None:
             return nodes
         order = self.nodes.argsort()
@@ -231,7 +232,7 @@ class Halo:
         return values if self.edges is None else values[self.edges]
 
     def put(self, values: Tensor, count: int) -> Tensor:
-        """Return values of all edges, [E], given those of these, [e]; the others are not known here: NaN."""
+        """Return values of all edges, [E], given those of these, [e]; unknown ones are NaN."""
         if self.edges is None:
             return values
         unknown = values.new_full((count, *values.shape[1:]), torch.nan)

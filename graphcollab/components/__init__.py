@@ -1,4 +1,4 @@
-"""The pieces that methods are made of, one folder for each slot of which there are many, and what they share."""
+"""The pieces that methods are composed of, with a folder for each slot that has many, and their shared helpers."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Who may hear whom: the edges that a run was given are a promise, whatever route models take."""
+"""Allowed edges: the given edges of a run bind all communication, whatever route models take."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcollab.transforms._edges import select_edges
 
 
 def allow(edge_index: Tensor, num_nodes: int) -> Relation:
-    """Return the edges that may exist: those given (the same tensor), without self-loops, which always may."""
+    """Return the edges that may exist: the given ones (the same tensor), without self-loops, which always may."""
     neighbors = edge_index[0] != edge_index[1]
     edges = edge_index if bool(neighbors.all()) else edge_index[:, neighbors]
     ones = torch.ones(1, dtype=torch.bool).expand(edges.shape[1])
@@ -21,7 +21,7 @@ def allow(edge_index: Tensor, num_nodes: int) -> Relation:
 
 
 def forbidden_edges(data: Data) -> Tensor | None:
-    """Return a mask of the graph's edges that may not exist, [E]; None if all may."""
+    """Return a mask of the graph's forbidden edges, [E]; None if all are allowed."""
     if "allowed" not in data:
         return None
     sender, receiver = data.edge_index
@@ -31,21 +31,21 @@ def forbidden_edges(data: Data) -> Tensor | None:
 
 
 def allowed_only(data: Data) -> Data:
-    """Take out the edges that may not exist, whoever made them."""
+    """Remove forbidden edges, whatever piece added them."""
     forbidden = forbidden_edges(data)
     return data if forbidden is None else select_edges(data, ~forbidden)
 
 
 def components(data: Data, mutual: bool = True) -> Tensor:
-    """Number the parts of the graph of allowed edges, [K]; one part where everybody may hear everybody.
+    """Number the components of the graph of allowed edges, [K]; there is one if all nodes may hear each other.
 
-    Nodes are in one part if each can influence the other along allowed edges; without ``mutual``, if one can.
+    Two nodes are in one component if each can influence the other along allowed edges; without ``mutual``, if one can.
     """
     if "allowed" not in data:
         return torch.zeros_like(data.node_id)
     if mutual and "component" in data:
         return data.component
-    from scipy.sparse import coo_matrix  # here, since importing it takes long
+    from scipy.sparse import coo_matrix  # imported here, since it is slow to import
     from scipy.sparse.csgraph import connected_components
 
     sender, receiver = data.allowed.edge_index.cpu().numpy()
@@ -56,15 +56,15 @@ def components(data: Data, mutual: bool = True) -> Tensor:
 
 
 def parts_apart(data: Data) -> Tensor | None:
-    """Return the number of every node's component, [K]; None where there is only one."""
+    """Return the number of every node's component, [K]; None if there is only one."""
     return components(data) if "allowed" in data else None
 
 
 def server_groups(data: Data, env: Env, within: Tensor | None = None, incomplete: str = "refuse") -> Tensor:
-    """Return every node's group in which a server may average, [K], from 0; -1 of a node alone, which sends nothing.
+    """Return the group within which a server may average, [K], from 0; -1 for a node alone, which sends nothing.
 
-    Groups are strongly connected components of allowed edges, divided by ``within`` [K]. With ``incomplete="refuse"``
-    it is a ValueError if nodes of a group may not all hear each other; with ``"average"`` a path suffices.
+    Groups are strongly connected components of allowed edges, divided by ``within`` [K]. With ``incomplete="refuse"``,
+    a ValueError is raised unless all nodes of a group may hear each other; with ``"average"`` a path suffices.
     """
     group = torch.zeros_like(data.node_id) if within is None else within
     if "allowed" in data:
@@ -83,7 +83,7 @@ def without_the_alone(group: Tensor) -> Tensor:
 
 
 def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) -> None:
-    """Check that there is an edge back for every allowed edge, or a path; else a ValueError says ``what`` needs it."""
+    """Check that every allowed edge has a reverse edge, or path; else a ValueError says that ``what`` needs it."""
     if "allowed" not in data:
         return
     edges = data.allowed.edge_index

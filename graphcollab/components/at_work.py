@@ -1,4 +1,4 @@
-"""Who is at work in a round, which edges are in use then, and what the others' weights become."""
+"""Participation in a round: the participating nodes, the edges in use, and the weights of those edges."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcollab.components.env import Env
 
 
 def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:
-    """Return which nodes belonged to the collaboration in the last round, which means are over, and which ever had."""
+    """Return the nodes in the collaboration in the last round, over which means are taken, and those that ever were."""
     if env.participation is None:
         return torch.ones_like(data.isolated), torch.ones_like(data.isolated)
     last = max(data.round - 1, 0)
@@ -22,7 +22,7 @@ def membership(data: Data, env: Env) -> tuple[Tensor, Tensor]:
 
 
 def apply_participation(data: Data, env: Env) -> Data:
-    """Return the graph with the masks of the round at hand: of the nodes at work those who are there."""
+    """Return the graph with the masks of the current round: of the nodes at work, those that take part."""
     if env.participation is None:
         return data
     there, in_time = env.participation.at_work(data, env)
@@ -32,9 +32,9 @@ def apply_participation(data: Data, env: Env) -> Data:
 
 
 def restore_participation(data: Data, before: Data, began: Data, env: Env) -> Data:
-    """Return the graph with the masks from before, and who belongs to the collaboration in the next round.
+    """Return the graph with the masks from before, and those that belong to the collaboration in the next round.
 
-    Nodes that were at work when the round ``began`` and are not any more (they have stopped, or were isolated) stay at
+    Nodes that were at work when the round ``began`` and no longer are (they have stopped, or were isolated) stay at
     rest.
     """
     if env.participation is None:
@@ -47,7 +47,7 @@ def restore_participation(data: Data, before: Data, began: Data, env: Env) -> Da
 
 
 def edges_in_use(data: Data) -> Tensor | None:
-    """Return a mask of the edges in use, [E]: the sender serves and the receiver trains, or it is one; None if all."""
+    """Return a mask of the edges in use, [E]: serving sender to training receiver, or a self-loop; None if all are."""
     serves = serving(data)
     if bool((data.trains & serves).all()):
         return None
@@ -56,22 +56,22 @@ def edges_in_use(data: Data) -> Tensor | None:
 
 
 def serving(data: Data) -> Tensor:
-    """Return whose models are used here in this round, [K]: of those that serve, all that can be models."""
+    """Return the nodes whose models are used here in this round, [K]: those that serve plausible models."""
     return data.serves & ~data.refused if "refused" in data else data.serves
 
 
 def crossing_edges(data: Data) -> Tensor:
-    """Return which edges are in use and join two nodes, [E]."""
+    """Return which edges are in use and connect two different nodes, [E]."""
     crossing = data.edge_index[0] != data.edge_index[1]
     in_use = edges_in_use(data)
     return crossing if in_use is None else crossing & in_use
 
 
 def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Data:
-    """Add this round's messages to ``data.messages_sent`` [K], by sender; every process counts what its receivers got.
+    """Add this round's messages to ``data.messages_sent`` [K], by sender; each process counts its receivers' messages.
 
-    A message is an edge j -> i between different nodes, in use, whose weight is not 0; measuring is none. Nodes
-    ``at_server`` [K] (None: models travel along edges) send one up and are sent one down, both counted as theirs.
+    A message is an edge j -> i between different nodes, in use, with nonzero weight; measurements do not count. Nodes
+    ``at_server`` [K] (None: models travel along edges) send one up and receive one, both counted as theirs.
     """
     if at_server is None:
         sender, receiver = data.edge_index
@@ -85,7 +85,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
 
 
 def has_neighbors(data: Data) -> Tensor:
-    """Return which nodes have an edge to or from another one, [K]."""
+    """Return which nodes have an edge to or from another node, [K]."""
     sender, receiver = data.edge_index
     apart, neighbors = (sender != receiver).long(), torch.zeros(data.num_nodes, dtype=torch.int64)
     return neighbors.index_add_(0, sender, apart).index_add_(0, receiver, apart) > 0
@@ -95,7 +95,7 @@ def weights_in_use(data: Data, in_use: Tensor | None) -> tuple[Tensor, Tensor | 
     """Return the edges' weights in this round, [E], and which nodes keep their model, [K], or None if no node does.
 
     Weights of senders that do not serve go to the receiver's self-loop, else to its other edges in proportion. A node
-    keeps its model if it does not train, or no sender serves and it lacks a self-loop. Differentiable in weights.
+    keeps its model if it does not train, or if no sender serves and it has no self-loop. Differentiable in the weights.
     """
     weight = data.edge_weight
     if in_use is None:

@@ -1,4 +1,4 @@
-"""What pieces of a method may use besides the ``Data``, and the settings of a run that they read."""
+"""`Env`: the resources that pieces may use besides the ``Data``, and the run settings that they read."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ _DROP_STREAM, _LATE_STREAM = 121, 122
 
 @dataclass(frozen=True)
 class Participation:
-    """Who takes part in a round: not those who are away, come late, have not joined yet or have left.
+    """Participation of nodes in rounds: nodes may be away, late, join later, or leave.
 
     Before it joins and after it has left, a node neither trains nor serves, and no pair with it is touched. It joins
-    with the model and the edge weights of the run's start (under a server, with the last average sent to everyone), and
-    once it has left keeps the model that it had; means over nodes are without it. Rounds count from 0 at the run's
-    start, as in `graphcollab.Phases`.
+    with the initial model and edge weights of the run (under a server, with the last average sent to all nodes), and
+    after leaving it keeps the model it had; it is excluded from means over nodes. Rounds count from 0 at the start of
+    the run, as in `graphcollab.Phases`.
 
-    A node that is away neither trains nor serves in that round. A late one trains, and merges what others sent, but its
-    own model misses the round: pairs with it are skipped, and it is dropped, not delivered later. Both are drawn for
-    every node and round, from (seed, ``node_id``, round).
+    A node that is away neither trains nor serves in that round. A late node trains and merges models from others, but
+    its own model misses the round: pairs with it are skipped, and its model is dropped, not delivered later. Both
+    events are drawn for every node and round, from (seed, ``node_id``, round).
 
     Args:
-        drop: Probability to be away.
-        late: Probability to be late, of nodes that are not away.
-        joins: First round of nodes that are not there from the start, by name or ``node_id`` (which is their position
-            unless the tasks say otherwise; where all names are whole numbers, a number is a name).
-        leaves: First round without them of nodes that leave, likewise.
+        drop: Probability of being away.
+        late: Probability of being late, for nodes that are not away.
+        joins: First round of nodes that are absent at the start, by name or ``node_id`` (equal to their position unless
+            the tasks define it; if all names are whole numbers, a number is a name).
+        leaves: First round without a leaving node, likewise.
 
     Raises:
         ValueError: If a node leaves before it has played a round.
@@ -75,7 +75,7 @@ class Participation:
                 )
 
     def by_id(self, names: Sequence[str], ids: Tensor) -> Participation:
-        """Return the same with nodes by ``node_id`` [K] in place of names; an `UnknownError` names the nearest.
+        """Return the same with nodes by ``node_id`` [K] instead of names; an `UnknownError` suggests the nearest name.
 
         A node that is given twice, by its name and its ``node_id``, is a `DuplicateError`.
         """
@@ -101,18 +101,18 @@ class Participation:
             )
 
     def members(self, data: Data, round_: int) -> Tensor:
-        """Return which nodes belong to the collaboration in a round, [K]: they have joined and not left."""
+        """Return the nodes that belong to the collaboration in a round, [K]: they have joined and not left."""
         out = [n for n, first in self.joins.items() if round_ < first]
         out += [n for n, last in self.leaves.items() if round_ >= last]
         return ~torch.isin(data.node_id, torch.tensor(out, dtype=torch.int64))
 
     def left(self, data: Data, round_: int) -> Tensor:
-        """Return which nodes have left before a round, [K]."""
+        """Return the nodes that have left before a round, [K]."""
         gone = [n for n, last in self.leaves.items() if round_ >= last]
         return torch.isin(data.node_id, torch.tensor(gone, dtype=torch.int64))
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Return which nodes are there to train, and whose models arrive, in the round at hand, [K] each."""
+        """Return the nodes that train, and those whose models arrive, in the current round, [K] each."""
         there = keyed_uniform(env.seed, _DROP_STREAM, data.node_id, data.round) >= self.drop
         in_time = keyed_uniform(env.seed, _LATE_STREAM, data.node_id, data.round) >= self.late
         there = there & self.members(data, data.round)
@@ -121,29 +121,28 @@ class Participation:
 
 @dataclass(frozen=True)
 class Isolate:
-    r"""When a node that diverges is left behind: ``run(on_nonfinite=Isolate(factor))``.
+    r"""Criteria by which a diverging node is isolated: ``run(on_nonfinite=Isolate(factor))``.
 
-    Models are examined after every local update, before anything of it is weighed, watched or sent, and on trial before
-    a method starts. With L a node's mean loss on its own training samples, x⁰ the model it began the round with and x
-    the one it now has, it has diverged if
+    Models are examined after every local update, before any result is used for weights, observed or sent, and once in a
+    trial update before a method starts. Let L be a node's mean loss on its own training samples, x⁰ its model at the
+    start of the round and x its current model. The node has diverged if
 
-    - a loss of a local step, a number of x or x⁰, or :math:`L(x)` is not finite, or
-    - its own update has brought its loss above the bound: :math:`L(x) > \max(b, L(x^0))`, or
-    - its update leaves the region in which gradients mean anything: it promised to lower the loss by
-      :math:`p = \langle \nabla L(x^0), x^0 - x \rangle > f \max(b, L(x^0))`, more than there is, and has not lowered it
-      by p / f (as where a model's units are all dead), or
+    - a loss of a local step, an entry of x or x⁰, or :math:`L(x)` is not finite, or
+    - its own update has raised its loss above the bound: :math:`L(x) > \max(b, L(x^0))`, or
+    - its update leaves the region in which gradients are meaningful: it promised to lower the loss by
+      :math:`p = \langle \nabla L(x^0), x^0 - x \rangle > f \max(b, L(x^0))`, more than is possible, and has not lowered
+      it by p / f (for example because all units of the model are dead), or
     - in three of its last ten rounds its own update has at least doubled its loss, to more than b / f (and by more than
-      b / f where it steps along what others answer, as under CGA): its steps are too large, and it takes others along.
+      b / f if it steps along other nodes' answers, as in CGA): its steps are too large, and it affects others.
 
     The bound b is f times the larger of L at the run's initial model and L for outputs of zero (log C for
-    cross-entropy, the mean of y² for squared errors), so it goes with the scale of each node's data. Where losses may
-    be negative it is :math:`r + (f - 1) s`, r the larger of the two and s the larger of their absolute values. Where
-    both are 0 there is no bound. A model that others have made bad, and that the node's own update makes better, is not
-    held against the node.
+    cross-entropy, the mean of y² for squared errors), so it scales with each node's data. If losses may be negative, it
+    is :math:`r + (f - 1) s`, with r the larger of the two and s the larger of their absolute values. If both are 0,
+    there is no bound. A node is not isolated for a model that others have made bad and that its own update improves.
 
-    That takes a gradient and a loss on all training samples of every node a round (with a hundred nodes of 11 digits
-    each, rounds of five epochs took twice as long, rounds of a single step three times), and one more local update at
-    the start.
+    The check takes a gradient and a loss on all training samples of every node per round (with a hundred nodes of 11
+    digits each, rounds of five epochs took twice as long, rounds of a single step three times), and one more local
+    update at the start.
 
     Args:
         factor: f.
@@ -156,10 +155,11 @@ class Isolate:
 
 
 class Env(NamedTuple):
-    """What pieces may use besides the ``Data``: nothing in it changes during a run.
+    """Resources that pieces may use besides the ``Data``; nothing in it changes during a run.
 
-    The engine is bound to the nodes' tasks; the plane is how nodes see each other's models and data. ``isolate`` leaves
-    nodes that diverge behind, else the run stops; observers are callbacks (`graphcollab.train.Callback`).
+    The engine is bound to the nodes' tasks; through the plane, nodes access each other's models and data. With
+    ``isolate`` diverged nodes are isolated, otherwise the run stops; observers are callbacks
+    (`graphcollab.train.Callback`).
     """
 
     engine: Engine

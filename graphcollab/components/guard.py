@@ -1,4 +1,4 @@
-"""Losses that are not finite, and nodes that have diverged: found, and left behind, before anybody hears of them."""
+"""Detection and isolation of non-finite losses and diverged nodes, before other nodes hear of their models."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from graphcollab.engine.stack import Stacks
 from graphcollab.transforms._edges import select_edges
 
 RAISED, WINDOW = 3, 10
-LARGE = 3.0  # mean or deviation of targets from which squared errors make steps that suit others diverge
+LARGE = 3.0  # mean or deviation of targets from which squared errors make usual step sizes diverge
 
 
 def screen(data: Data, local: Local, env: Env) -> Data:
-    """Isolate nodes that diverge in a try of their first local update, before anything is computed of all nodes."""
+    """Isolate nodes that diverge in a trial of their first local update, before anything is computed over all nodes."""
     if not env.isolate:
         return data
     tried = copy.copy(local.init(copy.copy(data), env))
@@ -36,7 +36,7 @@ def screen(data: Data, local: Local, env: Env) -> Data:
 
 
 def sift(data: Data, local: Local, env: Env) -> Data:
-    """Isolate nodes whose own step diverges, where nodes hear of each other in the local update already."""
+    """Isolate nodes whose own step diverges, if nodes already hear each other during the local update."""
     if not local.crosses or not env.isolate:
         return data
     tried, why = find_diverged(local.alone(data, env), env, serves_start=True, held=_trained_models(local))
@@ -46,9 +46,10 @@ def sift(data: Data, local: Local, env: Env) -> Data:
 
 
 def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Data:
-    """Stop at a loss that is not finite after the local update, or isolate nodes that have diverged if the run does.
+    """Stop at a non-finite loss after the local update, or isolate diverged nodes if the run does so.
 
-    The owner raises the error, others at their next meeting. With ``serves_start`` they hear the models from before.
+    The owner raises the error, other processes at their next meeting. With ``serves_start`` others hear the models
+    from before the update.
     """
     if env.isolate:
         data, why = find_diverged(data, env, serves_start, alone=not local.crosses, held=_trained_models(local))
@@ -67,7 +68,7 @@ def settle(data: Data, local: Local, env: Env, serves_start: bool = False) -> Da
 
 
 def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
-    """Stop at a validation loss of the mixed models, [K] known to owners, that is not finite, or isolate such nodes."""
+    """Stop at a non-finite validation loss of the mixed models, [K] known to owners, or isolate such nodes."""
     bad = env.plane.local((~torch.isfinite(losses) & ~data.isolated).nonzero().flatten())
     if env.isolate:
         why = env.plane.gather_texts(dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
@@ -82,7 +83,7 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
 
 
 def without_refused(data: Data, env: Env) -> Data:
-    """Let rows of other parties that can be no models count as if senders were away, or stop the run and name them."""
+    """Treat senders of implausible rows from other parties as away, or stop the run and name them."""
     refused = env.plane.refused
     if refused and not env.isolate:
         node = min(refused)
@@ -98,9 +99,9 @@ def without_refused(data: Data, env: Env) -> Data:
 
 
 def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
-    """Let nodes keep their own models where what others have sent takes their loss above the bound, or to infinity.
+    """Let nodes keep their own models if received models raise their loss above the bound, or to infinity.
 
-    They are not isolated for it: their own update has been examined. Processes of one party examine every sender.
+    Such nodes are not isolated: their own update has been examined. Processes of one party examine every sender.
     """
     if not (env.isolate and env.plane.cross_silo and "x_local" in data):
         return data
@@ -121,7 +122,7 @@ def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
 
 
 def cure(env: Env) -> str:
-    """Advise smaller steps, and first to standardize amounts so large that squared errors of them ask for tiny ones."""
+    """Advise smaller steps, and first the standardization of targets so large that squared errors need tiny steps."""
     smaller = "use a smaller step size"
     tasks = env.engine.tasks
     if tasks.loss != "mse":
@@ -138,7 +139,7 @@ def cure(env: Env) -> str:
 
 
 def isolate(data: Data, why: Mapping[int, str]) -> Data:
-    """Take nodes out of the collaboration, and say why: they get their last good models back, and lose their edges."""
+    """Isolate nodes and give the reasons: they get their last good models back and lose their edges."""
     new = _mask(data, torch.tensor(sorted(why), dtype=torch.int64)) & ~data.isolated
     apart = data.isolated | new
     sender, receiver = data.edge_index
@@ -147,7 +148,7 @@ def isolate(data: Data, why: Mapping[int, str]) -> Data:
         if name in data:
             data[name] = data[name].where(new, models)
     if "x_start" in data:
-        data.x_start = data.x_start.where(new, data.x)  # with it others would multiply, if only by zero
+        data.x_start = data.x_start.where(new, data.x)  # others would multiply with it, if only by zero
     data.isolated = apart
     data.isolated_because = {**data.get("isolated_because", {}), **why}
     data.train_loss = data.train_loss.masked_fill(apart, float("nan"))
@@ -162,14 +163,14 @@ def _trained_models(local: Local) -> tuple[str, ...]:
 def find_diverged(
     data: Data, env: Env, serves_start: bool = False, alone: bool = True, held: Collection[str] = ("x",)
 ) -> tuple[Data, dict[int, str]]:
-    """Return which of the nodes that train have diverged in their local update (`Isolate`), and why.
+    """Return which of the training nodes have diverged in their local update (`Isolate`), and why.
 
-    ``serves_start``: others hear the models from before; ``alone``: updates are no steps along others' answers;
-    ``held``: fields that the update changed, examined if they hold models. The data returned have ``loss_bound`` [K],
-    ``raised`` [K] (a bit a round) and ``good``, every node's last models with a loss not above the bound, by field.
+    ``serves_start``: others hear the models from before; ``alone``: updates are not steps along others' answers;
+    ``held``: fields that the update changed, examined if they hold models. The returned data have ``loss_bound`` [K],
+    ``raised`` [K] (one bit per round) and ``good``, every node's last models with a loss not above the bound, by field.
     """
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor
-    held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimizers' states
+    held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimizer states
     data = copy.copy(data)
     data.raised = data.get("raised", torch.zeros_like(data.node_id))
     if "loss_bound" not in data:
@@ -178,7 +179,7 @@ def find_diverged(
     good = {name: known.get(name, known.get("x", data.x_start)) for name in held}
     nodes = env.plane.local((data.trains & ~data.isolated).nonzero().flatten())
     rests = env.plane.local((data.isolated | ~data.trains).nonzero().flatten())
-    rests = rests[~_finite(data.x, rests)]  # whoever has made them so: with them others would multiply
+    rests = rests[~_finite(data.x, rests)]  # whatever the cause: others would multiply with them
     why = dict.fromkeys(rests[~data.isolated[rests]].tolist(), "its model was not finite, while it was at rest")
     for name in held if len(rests) else ():
         data[name] = data[name].where(_mask(data, rests), good[name])
@@ -219,7 +220,7 @@ def find_diverged(
 
 
 def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Tensor]:
-    """Note whether the round's update has raised the loss; return the notes [K], a bit a round, and counts, [R]."""
+    """Record whether the round's update has raised the loss; return the records [K], a bit a round, and counts, [R]."""
     notes = (2 * data.raised[nodes] + raised.long()) % 2**WINDOW
     count = (notes[:, None] >> torch.arange(WINDOW)) % 2
     return data.raised.index_copy(0, nodes, notes), count.sum(1)
@@ -242,7 +243,7 @@ def initial_bounds(data: Data, env: Env, factor: float, split: str = "train") ->
 
 
 def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the losses that nodes began the round with, [R], and by how much their updates promised to lower them."""
+    """Return nodes' losses at the start of the round, [R], and the decrease that their updates promised."""
 
     def along(gradients: Tensor, rows: Tensor) -> Tensor:
         s, _, places = next(iter(data.x.locate(nodes[rows])))

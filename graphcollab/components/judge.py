@@ -1,4 +1,4 @@
-"""The judge slot: the models that nodes are judged by."""
+"""The judge slot: the models that nodes are evaluated with."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ _TUNE_STREAM = 123
 
 @dataclass(frozen=True)
 class FineTuned(Judge):
-    """A node is judged by its model after some local steps on its own data, taken when the model is asked for.
+    """Evaluate a node with its model after local fine-tuning on its own data, done when the model is requested.
 
-    Nothing of it goes back into training: models are bit for bit those of the same method without it. Isolated nodes
-    are judged as they are. ``local`` may read an anchor, the model that it starts from, but must not keep state.
+    Fine-tuning does not affect training: models are bit for bit those of the same method without it. Isolated nodes are
+    evaluated without it. ``local`` may read an anchor, the model that it starts from, but must not keep state.
     """
 
     local: Fit = dataclasses.field(default_factory=Fit)
@@ -71,12 +71,12 @@ class FineTuned(Judge):
 
 @dataclass(frozen=True)
 class NearestPrototype(Judge):
-    r"""A node is judged by its model, with a head that names the class of the nearest prototype.
+    r"""Evaluate a node with its model and a head that predicts the class of the nearest prototype.
 
-    That is a linear classifier of latents, :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2`, so
-    what is served is an ordinary module. A class without a prototype never wins: its logit is the mean of the others',
-    less than the greatest of them by at least :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node that knows no
-    prototype yet keeps its own head. ``part`` is one linear layer with a bias that reads the latents. See `fedproto`.
+    The head is a linear classifier of latents, :math:`W_k = 2 \bar c_k` and :math:`b_k = -\lVert \bar c_k \rVert^2`, so
+    the served model is an ordinary module. A class without a prototype never wins: its logit is the mean of the other
+    logits, below their maximum by at least :math:`1 + \max_k \lVert \bar c_k \rVert^2`. A node without any prototype
+    keeps its own head. ``part`` is one linear layer with a bias that reads the latents. See `fedproto`.
     """
 
     part: str = "head"
@@ -120,9 +120,9 @@ class NearestPrototype(Judge):
 
 
 def prototype_head(prototypes: Tensor, known: Tensor) -> Tensor:
-    """Return linear heads, weights then biases, [..., C d_z + C], whose greatest output is the nearest prototype's.
+    """Return linear heads, weights then biases, [..., C d_z + C], whose largest output is the nearest prototype's.
 
-    Of prototypes [..., C, d_z], at least one must be known, [..., C].
+    Of the prototypes [..., C, d_z], at least one must be known, [..., C].
     """
     weight = (2 * prototypes).masked_fill(~known[..., None], 0)
     bias = -prototypes.square().sum(-1).masked_fill(~known, 0)

@@ -1,4 +1,4 @@
-"""`RandomSlopes`: a node's own output layer, shrunk towards the shared one, solved for when it is asked for."""
+"""`RandomSlopes`: a node's own output layer, shrunk towards the shared one, solved for on request."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from graphcollab.engine import Engine, Objective, ParamSpec, Rows, Stacks
 from graphcollab.engine.objective import Context
 
 STEPS, HALVINGS = 50, 30
-NEAR, ALIKE = 1e-9, 1e-10  # of the loss: what the last step promises to gain at most, and what may be rounding
-MOST = 2**25  # entries of the Hessians that are held at once
+NEAR, ALIKE = 1e-9, 1e-10  # relative to the loss: largest promised gain of the last step, and rounding tolerance
+MOST = 2**25  # entries of the Hessians in memory at once
 
 
 @dataclass(frozen=True)
 class RandomSlopes(Judge):
-    r"""A node is judged by its model with an output layer that is fitted to its own samples, near the one that it has.
+    r"""Evaluate a node with its model and an output layer that is fitted to its own samples, near the current one.
 
     .. math::
         \min_{V, a} \; \sum_{i=1}^{n_k} \ell(V z_i + a, y_i)
@@ -31,16 +31,17 @@ class RandomSlopes(Judge):
 
     with :math:`z_i` the inputs of the output layer, :math:`W_k` and :math:`a_k` its weights and biases in the node's
     model, and :math:`\tilde a = a + V \bar z_k` its outputs at the mean of the node's samples, so that slopes can
-    change without moving the intercept against its pull. The loss is that of the tasks, in sum over training samples,
-    each times its weight: the more samples a node has, the further its slopes may be from the others'. Newton's method
-    solves it when the model is asked for, and nothing of it goes back into training. See `partial_pooling`.
+    change without moving the intercept against its pull. The loss is that of the tasks, summed over training samples
+    times their weights: the more samples a node has, the further its slopes may be from those of the others. Newton's
+    method solves the problem when the model is requested, and the result does not affect training. See
+    `partial_pooling`.
 
     Args:
         lam: λ, the pull, in samples.
 
     Raises:
-        ValueError: When a run begins, if models do not end with a linear layer with a bias, or the loss is no mean over
-            samples.
+        ValueError: At the start of a run, if models do not end with a linear layer with a bias, or the loss is not a
+            mean over samples.
     """
 
     lam: Positive = 30.0
@@ -76,7 +77,7 @@ class RandomSlopes(Judge):
         mean = (read * share[..., None]).sum(1)  # [r, d]
         level = bias + (weight * mean[:, None]).sum(2)  # [r, C]
         read = (read - mean[:, None]) * (share > 0)[..., None]
-        # Weights change along the samples alone: of few samples these are fewer directions than there are inputs
+        # Weights only change along the samples: few samples span fewer directions than there are inputs
         basis = torch.linalg.qr(read.transpose(1, 2)).Q if read.shape[1] < read.shape[2] else None  # [r, d, n]
         along = (lambda values: values) if basis is None else (lambda values: values @ basis)
         read = torch.cat([along(read), torch.ones_like(read[..., :1])], 2)  # [r, n, d' + 1]
@@ -93,7 +94,7 @@ class RandomSlopes(Judge):
     def _minimize(
         self, objective: Objective, start: Tensor, read: Tensor, targets: Tensor, share: Tensor, sizes: Tensor
     ) -> Tensor:
-        """Return the layers [r, C, d + 1] that minimize the loss and the pull to where they start."""
+        """Return the layers [r, C, d + 1] that minimize the loss plus the pull towards their start."""
 
         def losses(layers: Tensor, outputs: Tensor) -> Tensor:
             mean = objective.rows(outputs.clone(), targets.clone(), Context(share, {}))  # a loss may write to them
@@ -119,15 +120,15 @@ class RandomSlopes(Judge):
                     break
                 size = torch.where(worse, size / 2, size)
             layers = torch.where(worse[:, None, None], layers, tried)
-            resting = resting | ~(promised > NEAR * now.abs())  # this step was its last, whoever else goes on
+            resting = resting | ~(promised > NEAR * now.abs())  # this was the node's last step, independent of others
             if bool(resting.all()):
                 break
         return layers
 
     def _newton(self, gradient: Tensor, curved: Tensor, read: Tensor) -> Tensor:
-        """Return Newton's steps [r, C, d], given how the loss is curved in outputs, [r, n, C, C].
+        """Return Newton steps [r, C, d], given the curvature of the loss in the outputs, [r, n, C, C].
 
-        Hessians are summed in single precision, which costs steps at most.
+        Hessians are summed in single precision, which can only cost additional steps.
         """
         classes, width = gradient.shape[1:]
         short = read.float()
@@ -154,9 +155,9 @@ def _output_layer(spec: ParamSpec) -> tuple[slice, slice]:
 def _read_by(
     engine: Engine, models: Stacks, s: int, flat: Tensor, nodes: Tensor, layer: tuple[slice, slice]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return what output layers read of nodes' training samples, [r, n, d], targets, shares [r, n] and sizes [r].
+    """Return the inputs of the output layers on training samples, [r, n, d], targets, shares [r, n] and sizes [r].
 
-    Models whose output layers pick C of the d numbers each answer with them, so every backend has them.
+    Models whose output layer is replaced by one that picks C of the d numbers return them, so every backend has them.
     """
     weights, bias = layer
     outputs = bias.stop - bias.start

@@ -1,4 +1,4 @@
-"""The bases of the slots of a method, and what weighs edges to newcomers."""
+"""The base classes of the slots of a method, and the type of weights for newcomers."""
 
 from __future__ import annotations
 
@@ -19,65 +19,65 @@ from graphcollab.engine.stack import Stacks
 __all__ = ["Exchanger", "Judge", "Local", "Rewiring", "Stop", "WeighNew", "Weigher"]
 
 WeighNew: TypeAlias = Callable[[Data, Env, Callable[[Tensor], Tensor]], Tensor]
-"""Weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation losses at
-weights [E]."""
+"""Function that weighs edges to newcomers, [E], given their graph, env, and ∂L_i/∂w_ij of the mixed models' validation
+losses at weights [E]."""
 
 
 @dataclass(frozen=True)
 class Local(Piece, ABC):
-    """Base of the local slot: what nodes do on their own data."""
+    """Base of the local slot: the local update of nodes on their own data."""
 
     crosses: ClassVar[bool] = False
-    """Whether nodes hear of each other in the local update already."""
+    """Whether nodes already hear each other during the local update."""
 
     models: ClassVar[int] = 1
-    """How many models a node trains in it: its own, and those beside it."""
+    """Number of models that a node trains: its own, and any auxiliary ones."""
 
     @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:
         """Return the data after the local update of all nodes whose ``trains`` is set."""
 
     def local_steps(self, sizes: Tensor) -> Tensor:
-        """Return how many steps nodes with so many training samples take in a round, [K]; NaN where it is not known."""
+        """Return the local steps per round of nodes with ``sizes`` training samples, [K]; NaN if unknown."""
         return torch.full_like(sizes, torch.nan, dtype=torch.float64)
 
     def alone(self, data: Data, env: Env) -> Data:
-        """Return the data after the step that nodes take by themselves: another one where the update `crosses`."""
+        """Return the data after a step that nodes take by themselves: another one than the update if that `crosses`."""
         return self(data, env)
 
 
 @dataclass(frozen=True)
 class Weigher(Piece, ABC):
-    """Base of the weigh slot: what every edge weighs."""
+    """Base of the weigh slot: the weight of every edge."""
 
     purpose: ClassVar[str] = "to find weights by"
     settling: ClassVar[int] = 20
-    """Rounds after which weights that are learned, and start equal, should differ if they ever do."""
+    """Number of rounds after which learned weights that start equal should differ, if they ever do."""
 
     @property
     def learns(self) -> bool:
-        """Whether `learn` is to be called after the exchange."""
+        """Whether to call `learn` after the exchange."""
         return False
 
     @property
     def origin(self) -> Origin:
-        """Where weights come from: ``"fixed"`` by the graph and sample counts, or ``"computed"`` anew in every round.
+        """Origin of the weights: ``"fixed"`` by the graph and sample counts, or ``"computed"`` anew in every round.
 
-        They may also be ``"learned"`` from round to round, or ``"kept"`` as an earlier phase has left them.
+        They may also be ``"learned"`` from round to round, or ``"kept"`` from an earlier phase.
         """
         return "learned" if self.learns else "computed"
 
     @property
     def reads_scores(self) -> bool:
-        """Whether it weighs by ``edge_score``, the round's similarities, which something else must have measured."""
+        """Whether weights depend on ``edge_score``, the round's similarities, which another piece must measure."""
         return False
 
     def rests(self, data: Data) -> bool:
-        """Tell whether nodes listen to nobody in the round at hand, by rule."""
+        """Return whether nodes listen to no other node in the current round, by rule."""
         return False
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
-        """Return rows of owned nodes, [k, P] each, that it reads along all edges: they come with the exchange's."""
+        """Return rows of owned nodes, [k, P] each, to be read along all edges: they travel with the exchange's."""
         return ()
 
     @abstractmethod
@@ -85,15 +85,15 @@ class Weigher(Piece, ABC):
         """Return the data with the round's ``edge_weight`` [E]."""
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew | None:
-        """Return what weighs edges to nodes that come after training; None where that cannot be said of such nodes.
+        """Return a function that weighs edges to nodes that join after training; None if that is not defined.
 
         Edges are [2, E]: senders are the K nodes of the data, then the newcomers; receivers are newcomers, numbered
-        from 0. Errors call nodes by their names.
+        from 0. Errors refer to nodes by name.
         """
         return None
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        """Step on the weigher's own parameters, given ∂L_i/∂w_ij of the validation losses for every edge, [E]."""
+        """Update the weigher's own parameters, given ∂L_i/∂w_ij of the validation losses for every edge, [E]."""
         return data
 
 
@@ -101,7 +101,7 @@ class Weigher(Piece, ABC):
 class Exchanger(Piece, ABC):
     """Base of the exchange slot: how models are mixed, and how that depends on the edge weights."""
 
-    mixes: ClassVar[bool] = True  # whether it mixes models that began as nodes' own initial ones
+    mixes: ClassVar[bool] = True  # whether it mixes models that started as the nodes' own initial models
 
     @property
     @abstractmethod
@@ -114,28 +114,28 @@ class Exchanger(Piece, ABC):
 
     @property
     def serves_start(self) -> bool:
-        """Whether others hear models as they were when the round began."""
+        """Whether others hear the models from the start of the round."""
         return False
 
     @property
     def serves_rest(self) -> bool:
-        """Whether nodes at rest are given models too, as those are that have stopped."""
+        """Whether nodes at rest get models too, including those that have stopped."""
         return False
 
     def hears(self, data: Data, env: Env) -> Sequence[Tensor]:
-        """Return the rows of owned nodes, [k, P] each, that it is going to mix along all edges."""
+        """Return the rows of owned nodes, [k, P] each, that will be mixed along all edges."""
         return ()
 
     @abstractmethod
     def __call__(self, data: Data, env: Env) -> Data:
-        """Return the data with mixed models ``x``, and those from before as ``x_local``."""
+        """Return the data with mixed models ``x``, and the models before mixing as ``x_local``."""
 
     def at_server(self, data: Data) -> Tensor | None:
-        """Return who sends to a server in this round, [K]; None if models travel along edges."""
+        """Return which nodes send to a server in this round, [K]; None if models travel along edges."""
         return None
 
     def shares(self, data: Data) -> Tensor:
-        """Return what every edge weighs in this round, [E], without the exchange's step size: 0 if it is not in use."""
+        """Return the weight of every edge in this round, [E], without the exchange's step size: 0 if not in use."""
         weight: Tensor = data.edge_weight
         return weight
 
@@ -146,18 +146,18 @@ class Exchanger(Piece, ABC):
 
 @dataclass(frozen=True)
 class Rewiring(Piece):
-    """Base of the rewire slot: who listens to whom, and who works, in the next round. This one changes nothing."""
+    """Base of the rewire slot: edges and participating nodes of the next round. This class changes nothing."""
 
-    weighs: ClassVar[bool] = False  # whether its edges, found once, are what tells nodes apart
+    weighs: ClassVar[bool] = False  # whether its edges, found once, are what distinguishes nodes
     finds_peers: ClassVar[bool] = False
-    """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
+    """Whether edges are drawn anew every round; a given graph then defines which may be drawn."""
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """Return the data with the next round's edges and nodes at work."""
+        """Return the data with the edges and participating nodes of the next round."""
         return data
 
     def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
-        """Return which edges from K nodes (``data``) to newcomers (``new``) are in use where a server averages, [E].
+        """Return which edges from K nodes (``data``) to newcomers (``new``) are in use if a server averages, [E].
 
         Edges are [2, E]; ``env`` is the newcomers', ``both`` that of the K nodes, then the newcomers.
         """
@@ -166,18 +166,19 @@ class Rewiring(Piece):
 
 @dataclass(frozen=True)
 class Judge(Piece):
-    """Base of the judge slot: every node serves, and is judged by, the model that one field has for it.
+    """Base of the judge slot: every node serves, and is evaluated with, its model in one field.
 
     The ``field`` is ``"x"``: the model after the exchange; ``"x_local"``: before mixing, for methods that mix first and
-    train then; ``"x_personal"``: `FitPersonal`'s; ``"best_x"``: the best that `EarlyStopping` has kept; or another
-    field with a model per node that a piece keeps. Where there is no such field yet, nodes are judged by ``"x"``.
+    then train; ``"x_personal"``: that of `FitPersonal`; ``"best_x"``: the best that `EarlyStopping` has kept; or
+    another field with a model per node that a piece keeps. As long as there is no such field, nodes are evaluated with
+    ``"x"``.
     """
 
     field: str = dataclasses.field(default="x", kw_only=True)
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """Fields with models that other pieces, or the loop, must keep for it; one of the round then outlives it."""
+        """Fields with models that other pieces, or the loop, must keep for it; those of a round then outlive it."""
         return (self.field,)
 
     def __call__(self, data: Data, env: Env) -> Stacks:
@@ -187,16 +188,16 @@ class Judge(Piece):
 
 @dataclass(frozen=True)
 class Stop(Piece):
-    """Base of the stop slot: when a node has learned enough. This one never stops anybody."""
+    """Base of the stop slot: early stopping of nodes. This class never stops a node."""
 
     purpose: ClassVar[str] = "to know when to stop"
     stops: ClassVar[bool] = False
     """Whether nodes may be stopped."""
 
     def before(self, data: Data, env: Env) -> Data:
-        """Return the data after a look at what nodes learned, before models are merged."""
+        """Return the data after a check of the locally trained models, before merging."""
         return data
 
     def after(self, data: Data, env: Env) -> Data:
-        """Return the data after a look at what came of merging."""
+        """Return the data after a check of the merged models."""
         return data

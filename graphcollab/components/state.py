@@ -1,4 +1,4 @@
-"""The state: what the loop keeps in the ``Data``, when fields are forgotten, and what each process has of them."""
+"""The state: fields that the loop keeps in the ``Data``, their lifetime, and their distribution over processes."""
 
 from __future__ import annotations
 
@@ -45,21 +45,21 @@ LOOP = (
     Field("x_local", "models", "models after the local update, before the exchange", "round", "owner"),
     Field("last_graph", "relation", "edges and weights of the last exchange, if others come next", "round", "receiver"),
 )
-"""What the loop keeps, whatever the method is."""
+"""Fields that the loop keeps, whatever the method."""
 
 
 def fields_of(pieces: Iterable[Piece]) -> tuple[Field, ...]:
-    """Return what pieces keep, each field once."""
+    """Return the fields that pieces keep, each once."""
     return tuple(dict.fromkeys(field for piece in pieces for field in piece.keeps))
 
 
 def start_round(data: Data, fields: Collection[Field]) -> Data:
-    """Return the graph without what was left of the last round to be looked at."""
+    """Return the graph without leftovers of the last round."""
     return _without(data, [field for field in (*LOOP, *fields) if field.lifetime == "round"])
 
 
 def end_round(data: Data, fields: Collection[Field], reads: Collection[str], last: Data, rested: Tensor) -> Data:
-    """Drop the round's models but those the judge ``reads``; ``rested`` nodes [K] keep theirs of the ``last`` round."""
+    """Drop the round's models except those the judge ``reads``; ``rested`` nodes [K] keep theirs of ``last``."""
     large = [field for field in (*LOOP, *fields) if field.lifetime == "round" and field.kind in ("models", "rows")]
     data = _without(data, [field for field in large if field.name not in reads])
     for name in reads:
@@ -69,7 +69,7 @@ def end_round(data: Data, fields: Collection[Field], reads: Collection[str], las
 
 
 def end_phase(data: Data, before: Collection[Field], after: Collection[Field]) -> Data:
-    """Return the graph without what a phase kept and the next one does not declare."""
+    """Return the graph without fields that a phase kept and the next one does not declare."""
     return _without(data, [field for field in before if field.lifetime != "run"], after)
 
 
@@ -79,7 +79,7 @@ def to_device(data: Data, fields: Collection[Field], device: torch.device) -> Da
 
 
 def _moved(values: Mapping[str, Any], fields: Collection[Field], device: torch.device) -> dict[str, Any]:
-    """Move what is declared to be moved; in what is not declared, such as the best state, look for fields."""
+    """Move fields that are declared to be moved; search undeclared mappings, such as the best state, for fields."""
     moved = dict(values)
     for name, value in values.items():
         covering = sorted((field for field in fields if field.covers(name)), key=lambda field: field.name != name)
@@ -106,17 +106,17 @@ def _named(fields: Collection[Field]) -> Callable[[str], bool]:
     return lambda name: name in names or name.startswith(starts)
 
 
-ROWS = ("models", "rows", "per_sample")  # kinds of which every process has those of its own nodes
-SHARED_EDGES = ("last_graph",)  # relations whose edges all processes have, and only receivers their values
+ROWS = ("models", "rows", "per_sample")  # kinds that every process only has for its own nodes
+SHARED_EDGES = ("last_graph",)  # relations with edges known to all processes, and values only to receivers
 
 Values = Mapping[str, Any]
 
 
 def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
-    """Tell all processes the control plane, also what only a node or a receiver knew; between sites nobody is told."""
+    """Publish the control plane to all processes, including values that only their owners know; not between sites."""
     if plane.alone or plane.cross_silo:
         return data
-    parts: list[Tensor] = []  # of what is told as sums: what a process does not know is 0 there
+    parts: list[Tensor] = []  # of values that are published as sums: unknown ones are 0 in a process
 
     def part(field: Field, value: Any, values: Values) -> Any:
         if field.known_to == "public" or field.kind in ROWS:
@@ -146,7 +146,7 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
 
 
 def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
-    """Return the data with what is known here, given that of all: own nodes' rows, own relations, a share of sums."""
+    """Return the part of the full data that is known here: own nodes' rows, own relations, a share of sums."""
 
     def own(value: Any) -> Any:
         if isinstance(value, Mapping):
@@ -164,7 +164,7 @@ def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
 
 
 def split_rows(values: Values, fields: Collection[Field]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what all processes have alike, and the rows, of which each has its own; a mapping inside stays one."""
+    """Return the values that are equal in all processes, and the rows, which differ; nested mappings stay nested."""
     alike: dict[str, Any] = {}
     rows: dict[str, Any] = {}
     for name, value in values.items():
@@ -178,7 +178,7 @@ def split_rows(values: Values, fields: Collection[Field]) -> tuple[dict[str, Any
 
 
 def with_rows(alike: Values, rows: Values) -> dict[str, Any]:
-    """Undo `split_rows`."""
+    """Invert `split_rows`."""
     found = dict(alike)
     for name, value in rows.items():
         found[name] = with_rows(alike[name], value) if name in alike else value
@@ -203,7 +203,7 @@ def _in_order(nodes: Tensor, rows: Sequence[Tensor]) -> Tensor:
 
 
 def _each(values: Values, fields: Collection[Field], change: Callable[[Field, Any, Values], Any]) -> dict[str, Any]:
-    """Change what is declared, by name; in what is not declared, such as the best state, look for fields."""
+    """Change declared fields, by name; search undeclared mappings, such as the best state, for fields."""
     found = dict(values)
     for name in sorted(values):
         field = _declared(name, fields)

@@ -1,4 +1,4 @@
-"""The stop slot: when a node has learned enough."""
+"""The stop slot: early stopping of nodes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ __all__ = ["EarlyStopping"]
 
 @dataclass(frozen=True)
 class EarlyStopping(Stop):
-    """Every node keeps its best model so far, and stops when there was no better one for some rounds.
+    """Every node keeps its best model so far, and stops after some rounds without a better one.
 
     Models are validated after the local update and after merging; the best has the smallest validation loss. A node
-    that stops takes its best model back, neither trains nor merges any more, and goes on serving it (*With a Little
-    Help from My Friends*, chapter 3, which keeps the model of the highest validation accuracy and stops by the loss;
-    accuracy on a hundred samples has many ties). Use it with ``Judge(field="best_x")``. The thesis' ``patience`` is 50
-    rounds.
+    that stops returns to its best model, no longer trains or merges, and keeps serving it (*With a Little Help from My
+    Friends*, chapter 3, which keeps the model with the highest validation accuracy and stops by the loss; accuracy on a
+    hundred samples has many ties). Use it with ``Judge(field="best_x")``. The thesis' ``patience`` is 50 rounds.
     """
 
     patience: Count = 50
@@ -46,10 +45,10 @@ class EarlyStopping(Stop):
     needs: ClassVar[tuple[str, ...]] = ("val",)
 
     def init(self, data: Data, env: Env) -> Data:
-        """In a later phase nodes that have stopped stay stopped."""
+        """In a later phase, nodes that have stopped stay stopped."""
         data = copy.copy(data)
         if "best_x" not in data:
-            data.best_x = data.best_start = data.x  # what led to the best can still be compared when its node rests
+            data.best_x = data.best_start = data.x  # inputs of the best update stay comparable when its node rests
             data.best_loss = torch.full_like(data.bytes_sent, torch.inf, dtype=torch.float64)
             data.stale = torch.zeros_like(data.node_id)
             data.stopped = torch.zeros_like(data.isolated)
@@ -59,7 +58,7 @@ class EarlyStopping(Stop):
     def before(self, data: Data, env: Env) -> Data:
         loss = self._validate(data, env)
         data, better = self._keep_best(data, loss)
-        counts = data.trains & ~loss.isnan()  # neither rounds at rest count nor undefined losses
+        counts = data.trains & ~loss.isnan()  # rounds at rest and undefined losses do not count
         data.stale = torch.where(better, 0, data.stale + counts)
         return data
 
@@ -74,7 +73,7 @@ class EarlyStopping(Stop):
         return data
 
     def _validate(self, data: Data, env: Env) -> Tensor:
-        """Return validation losses of own nodes that train, [K], NaN elsewhere; infinite where a model has diverged."""
+        """Return validation losses of own nodes that train, [K], NaN elsewhere; infinite if a model has diverged."""
         loss = torch.full_like(data.best_loss, torch.nan)
         nodes = env.plane.local(data.trains.nonzero().flatten())
         if len(nodes):
@@ -82,7 +81,7 @@ class EarlyStopping(Stop):
         return loss
 
     def _keep_best(self, data: Data, loss: Tensor) -> tuple[Data, Tensor]:
-        """Return the data, and which nodes' models are better than any before, [K]."""
+        """Return the data, and which nodes' models are better than all before, [K]."""
         data = copy.copy(data)
         better = data.trains & (loss < data.best_loss)
         if bool(better.any()):

@@ -1,4 +1,4 @@
-"""The methods, one function each, named after the acronym of its paper."""
+"""Collaboration methods, one function each, named after the acronym in the paper."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ __all__ = make_lazy(__name__)
 
 
 def get_method(name: str) -> Callable[..., Method | Phases]:
-    """Return the function of a method by name; an unknown name is refused, and the nearest is named.
+    """Return the function of a method by name; an unknown name raises an error that suggests the nearest one.
 
     Example:
         >>> get_method("l2c")().name

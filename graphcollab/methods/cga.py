@@ -1,4 +1,4 @@
-"""Nodes that step along combined gradients at their own model: cross-gradient aggregation and federated clustering."""
+"""Methods that step along combined gradients at a node's model: cross-gradient aggregation, federated clustering."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def cga(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""CGA: nodes mix their models, and step along the gradient that goes against no neighbor's data.
+    r"""CGA: nodes mix their models and step along a gradient that conflicts with no neighbor's data.
 
     `Cross-Gradient Aggregation for Decentralized Learning from Non-IID data (Esfandiari et al., ICML 2021)
     <https://arxiv.org/abs/2103.02051>`_.
@@ -32,18 +32,19 @@ def cga(
     .. math::
         v_i \leftarrow \beta v_i - \eta\, \tilde g_i, \qquad x_i \leftarrow \sum_j \pi_{ij} x_j + v_i
 
-    where :math:`\tilde g_i` is the projection of the own gradient onto the directions that are at no obtuse angle to
-    the gradients of the neighbors' data at x_i (`ProjectedGradient`). All gradients are taken before mixing.
+    where :math:`\tilde g_i` is the projection of the node's own gradient onto the directions that form no obtuse angle
+    with the gradients of the neighbors' data at x_i (`ProjectedGradient`). All gradients are computed before mixing.
 
-    The authors' code gathers the batches of all nodes at all nodes; here models travel, as the paper has it. It also
-    leaves models in evaluation mode once gradients have been exchanged, which is not repeated here. Its other
-    differences are settings: u ≥ 0.5 (``margin=0.5``), a projection of the gradient of every parameter tensor by itself
-    (``per_layer=True``) and SGD with ``nesterov=True``; and it scales :math:`g_j` by the mixing weight
-    :math:`\pi_{ij}`, which changes nothing without a margin, and with uniform weights of n models is ``margin=0.5 /
+    The authors' code gathers the batches of all nodes at all nodes; here models travel, as in the paper. The authors'
+    code also leaves models in evaluation mode after the gradient exchange, which is not reproduced here. Its other
+    differences are available as settings: u ≥ 0.5 (``margin=0.5``), a separate projection for each parameter tensor
+    (``per_layer=True``), and SGD with ``nesterov=True``. It also scales :math:`g_j` by the mixing weight
+    :math:`\pi_{ij}`. Without a margin this has no effect; with uniform weights of n models it equals ``margin=0.5 /
     n``.
 
     Args:
-        optimizer: What steps along the projected gradient (plus weight decay); its state is kept from round to round.
+        optimizer: Optimizer of the step along the projected gradient (plus weight decay); its state is kept from round
+            to round.
         weights: ``"metropolis"`` (doubly stochastic, undirected graphs) or ``"uniform"`` (1 / degree, any graph).
         part: Part of the model that is mixed and whose gradients are exchanged.
     """
@@ -66,7 +67,7 @@ def fc(
     part: str = "all",
     **training: Unpack[Training],
 ) -> Method:
-    r"""Federated clustering: nodes step along the mean of those gradients at their model that are near to their own.
+    r"""Federated clustering: nodes step along the mean of the gradients at their model that are close to their own.
 
     `Provably Personalized and Robust Federated Learning (Werner et al., TMLR 2023) <https://arxiv.org/abs/2306.08393>`_.
 
@@ -74,23 +75,23 @@ def fc(
         x_i \leftarrow x_i - \eta\, v_i, \qquad
         v_i = \text{ClippedMean}\big(\nabla f_j(x_i) : j \in N(i) \cup \{i\}\big)
 
-    with `ClippedMean`, found anew in every round. Models are not mixed. With all pairs, the default graph, a round
-    costs K² gradients; ``fc().replace(rewire=SampleNodes(fraction))`` lets some of the nodes play. ``edge_weight`` is
-    the share of j's gradient in i's step, also on self-loops; a row sums to 1.
+    with `ClippedMean`, computed anew in every round. Models are not mixed. On the default graph of all pairs, a round
+    costs K² gradients; ``fc().replace(rewire=SampleNodes(fraction))`` samples the nodes that take part. ``edge_weight``
+    is the share of j's gradient in i's step, including self-loops; each row sums to 1.
 
-    Which gradients are near must be said. Of n nodes, :math:`\lfloor n q \rfloor + 1` are; the default q = 0.2 is
-    cautious: it lets in few nodes of other clusters unless clusters are smaller than a fifth of the nodes, and with
-    four nodes or fewer everybody trains alone. CoBo's comparison gives FC the true cluster size c, which is
-    ``quantile=(c - 0.5) / n``, and lr = 0.05. There, published code takes gradients of other nodes' models on i's data;
-    here, as in the paper, they are of i's model on other nodes' data.
+    You must state how many gradients are near: of n nodes, :math:`\lfloor n q \rfloor + 1` are. The default q = 0.2 is
+    conservative: it admits few nodes of other clusters unless clusters are smaller than a fifth of the nodes, and with
+    four nodes or fewer every node trains alone. CoBo's comparison gives FC the true cluster size c, which is
+    ``quantile=(c - 0.5) / n``, and lr = 0.05. The code published there takes the gradients of other nodes' models on
+    i's data; here, as in the paper, they are the gradients of i's model on other nodes' data.
 
     Args:
-        optimizer: What steps along v (plus weight decay); its state is kept from round to round.
+        optimizer: Optimizer of the step along v (plus weight decay); its state is kept from round to round.
         momentum: Momentum of SGD; the paper's main form has none.
-        tau: τ, the distance within which gradients count as near. Default: by the quantile.
-        quantile: q, the share of the gradients that are near.
-        iterations: M, steps of the clipped mean.
-        part: Part of the model whose gradients are combined; the rest trains alone.
+        tau: τ, the distance within which gradients count as near. Default: set by the quantile.
+        quantile: q, the share of the gradients that count as near.
+        iterations: M, the number of steps of the clipped mean.
+        part: Part of the model whose gradients are combined; the rest is trained locally.
     """
     near = ClippedMean(tau, quantile, iterations)
     return Method(

@@ -1,4 +1,4 @@
-"""CoBo: whom to collaborate with as one half of a bilevel problem, the models as the other."""
+"""CoBo: a bilevel problem that alternates between learning collaboration weights and learning models."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cobo(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""CoBo: nodes alternate between the weights of pairs and the models, one gradient step each a round.
+    r"""CoBo: nodes alternate between pairwise weights and models, with one gradient step on each per round.
 
     `CoBo: Collaborative Learning via Bilevel Optimization (Hashemi, He, Jaggi, NeurIPS 2024)
     <https://arxiv.org/abs/2409.05539>`_, algorithm 1.
@@ -40,34 +40,36 @@ def cobo(
         \qquad z_{ij} = \tfrac12 (x_i + x_j) \\
         x_i &\leftarrow x_i - \eta \Big( \nabla f_i(x_i) + \rho \sum_k w_{ik} (x_i - x_k) \Big)
 
-    A round is one local step, so runs take thousands of rounds. Far from their minima gradients agree and everybody
-    helps everybody; closer to them those of unlike nodes turn against each other, and their weight falls to 0.
+    A round is one local step, so runs take thousands of rounds. Far from their minima, gradients agree and all nodes
+    help each other; closer to the minima, the gradients of dissimilar nodes conflict and their weights fall to 0.
 
-    A gradient is of a batch other than the local step's, the same for all pairs of a node (the paper does not say), at
-    the models of the round's start. Deviations from the paper: none in the update; sampling that falls with time falls
-    as in the authors' code (`GradientAlignment`). Otherwise that code updates the models before the weights and
-    replaces the gradient by a running mean; ``momentum`` is SGD's own. Neither it nor weight decay acts on the pull,
-    and neither do the moments of Adam: with ``optimizer="adamw"``, section 4.3's, the optimizer's step takes the place
-    of :math:`-\eta \nabla f_i(x_i)` and the pull remains, at the models before the step. The authors' code for language
-    models pulls after the step, by 0.001 not multiplied by η (so ρ = 0.5 with their step size 0.002).
+    The pairwise gradients are taken at the models at the start of the round, on a batch other than that of the local
+    step, the same for all pairs of a node (the paper does not specify this). Deviations from the paper: none in the
+    update; sampling that decays with time decays as in the authors' code (`GradientAlignment`). In other respects that
+    code differs: it updates the models before the weights and replaces the gradient by a running mean; here
+    ``momentum`` is that of SGD. Neither momentum nor weight decay nor the moments of Adam act on the pull: with
+    ``optimizer="adamw"``, as in section 4.3, the optimizer's step replaces :math:`-\eta \nabla f_i(x_i)` and the pull
+    remains, taken at the models before the step. The authors' code for language models pulls after the step, by 0.001
+    not multiplied by η (so ρ = 0.5 with their step size 0.002).
 
     Args:
-        lr: η, the step size of the models, in the optimizer's step and in the pull.
+        lr: η, the step size of the models, used in both the optimizer's step and the pull.
         batch_size: Samples per step.
-        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimizer object, which
-            brings its own. Its state is kept from round to round.
-        rho: ρ, the strength of the pull. The paper does not say; 0.05 is the authors' README. It must shrink with the
-            number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
+        optimizer: ``"sgd"``, ``"adam"`` or ``"adamw"``, with the settings given here, or an optimizer object with its
+            own settings. Its state is kept from round to round.
+        rho: ρ, the strength of the pull. The paper gives no value; 0.05 is from the authors' README. It must shrink
+            with the number of nodes K: η (L + ρ K) < 2, see `LaplacianPull`.
         domain: ``"box"``: every weight is in [0, 1]; ``"simplex"``: a node's weights sum to 1 (section 4.3).
-        own: On the simplex only: a node's own model has a weight, so it may listen to nobody, as in the authors' code.
-        sampling: Which pairs are compared in a round, see `GradientAlignment`; ``"constant"`` is algorithm 1.
-        decay: How fast the probability falls with ``"time"`` and ``"mixed"``; ½ by default, the paper's is 1.
-        pair_batch: Samples in the batch of a gradient at a midpoint. Default: ``batch_size``.
-        smoothness: L of the losses, where it is known, for the warning about the step size.
+        own: On the simplex only: a node's own model has a weight, so it may listen to no other node, as in the authors'
+            code.
+        sampling: Pairs compared in a round, see `GradientAlignment`; ``"constant"`` is algorithm 1.
+        decay: Decay rate of the probability with ``"time"`` and ``"mixed"``; ½ by default, 1 in the paper.
+        pair_batch: Batch size of a gradient at a midpoint. Default: ``batch_size``.
+        smoothness: L of the losses, if known, for the warning about the step size.
         part: Part of the model that is compared and pulled.
 
     Raises:
-        ValueError: If ``lr``, or the optimizer's, is 0.
+        ValueError: If ``lr`` or the optimizer's step size is 0.
     """
     step, batch_size = make_optimizer(training), training["batch_size"]
     if not step.lr:

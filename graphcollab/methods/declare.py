@@ -1,4 +1,4 @@
-"""How a method is declared: the arguments of training, their documentation and checks, and some constructions."""
+"""Declaration of methods: the training arguments, their documentation and checks, and a few shared constructors."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ R = TypeVar("R")
 
 Optimizer: TypeAlias = Literal["sgd", "adam", "adamw"] | RowOptimizer
 Weights: TypeAlias = Literal["counts", "uniform"]
-BETAS = {"betas": (0.5, 0.999)}  # Adam's, where authors have these
+BETAS = {"betas": (0.5, 0.999)}  # Adam's betas in methods whose authors use these
 
 
 class Training(TypedDict, total=False):
-    """The arguments of local training, in their order. A method that takes no ``epochs`` takes no ``steps`` either."""
+    """Arguments of local training, in order. A method without ``epochs`` has no ``steps`` either."""
 
     lr: NonNegative
-    epochs: Count | None  # None only where that is the default
+    epochs: Count | None  # None only if that is the default
     steps: Count | None
     batch_size: Count
     optimizer: Optimizer
@@ -78,16 +78,16 @@ SHARED = {
     ),
     "buffers": '``"keep"``: running statistics stay with their node; ``"average"``: they are averaged with the models.',
 }
-"""What arguments mean that several methods have, unless a method documents them itself."""
+"""Documentation of arguments that several methods share, unless a method documents them itself."""
 
 
 def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function the function of a method: its arguments are checked (`checked`) and documented.
+    """Turn a function into the function of a method: check its arguments (`checked`) and document them.
 
-    What they mean is said by its docstring, the pieces named here, by settings of the same name, or ``SHARED``; it is a
-    TypeError if nothing does. ``**training`` becomes the arguments of `Training`, with the defaults given here or in
-    ``USUAL``; without ``epochs`` or ``steps`` by default it takes neither. Beside an optimizer object no settings are
-    given.
+    Each argument is documented by the function's docstring, the pieces named here, settings of the same name, or
+    ``SHARED``; a TypeError is raised if none of them does. ``**training`` expands to the arguments of `Training`, with
+    the defaults given here or in ``USUAL``. Without a default for ``epochs`` or ``steps``, the method takes neither.
+    With an optimizer object, no optimizer settings may be given.
     """
     if defaults.get("epochs") and defaults.get("steps"):
         raise InvalidTypeError("steps", f"a method has epochs or steps by default, got both: {defaults}")
@@ -117,7 +117,7 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
                 for name, default in training.items()
             ]
             function.__dict__["__signature__"] = signature.replace(parameters=[*first, *own])
-            del function.__annotations__[last.name]  # some methods take fewer
+            del function.__annotations__[last.name]  # some methods take fewer arguments
             function.__annotations__ |= {name: kinds[name] for name in training}
         check = checked(function)
 
@@ -135,7 +135,7 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
                     "momentum", f"momentum is a setting of SGD: leave it out, got it with optimizer={optimizer!r}"
                 )
             if kwargs.get("epochs") is not None and "steps" in training:
-                kwargs.setdefault("steps", None)  # instead of a default in steps
+                kwargs.setdefault("steps", None)  # replaces a default of steps
             for name, default in training.items():
                 kwargs.setdefault(name, default)
             return check(*args, **kwargs)
@@ -147,27 +147,27 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
 
 
 def make_optimizer(training: Training, adam: Mapping[str, Any] | None = None) -> RowOptimizer:
-    """Return a method's optimizer: the one that is given, or the one of that name, Adam with further settings."""
+    """Return a method's optimizer: the given object, or the one of that name; ``adam`` holds more settings of Adam."""
     optimizer = training["optimizer"]
     own = {"momentum": training["momentum"]} if isinstance(optimizer, str) and optimizer == "sgd" else adam or {}
     return as_row_optimizer(optimizer, lr=training["lr"], weight_decay=training["weight_decay"], **own)
 
 
 def fit(training: Training, adam: Mapping[str, Any] | None = None, **more: Any) -> Fit:
-    """Return the local training of a method, with further settings of Adam, if it is that, and of `Fit`."""
+    """Return the local training of a method; ``adam`` holds more settings of Adam, ``more`` further ones of `Fit`."""
     epochs, steps, batch_size = training["epochs"] or 1, training["steps"], training["batch_size"]
     return Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=make_optimizer(training, adam), **more)
 
 
 def peer_method(name: str, local: Fit, weigh: PeerWeights, part: str, buffers: Buffers, **slots: Any) -> Method:
-    """Return a method that trains, weighs the models of others, and takes their weighted mean."""
+    """Return a method that trains, weighs the models of other nodes, and takes their weighted mean."""
     metric: Any = weigh.metric
-    if metric is not None and "buffers" in metric.agrees:  # it judges models as they are mixed
+    if metric is not None and "buffers" in metric.agrees:  # it compares models as they are mixed
         metric = replace(metric, buffers=buffers)
     weigh = replace(weigh, metric=metric, part=part, buffers=buffers)
     return Method(name, local=local, weigh=weigh, exchange=Exchange("zero", "x", part, buffers=buffers), **slots)
 
 
 def patient(method: Method, patience: int | None) -> Method:
-    """Return a method whose nodes stop after so many rounds without a better validation loss; None: unchanged."""
+    """Stop nodes after ``patience`` rounds without a better validation loss; None leaves the method unchanged."""
     return method if patience is None else method.replace(stop=EarlyStopping(patience), judge=Judge(field="best_x"))

@@ -1,4 +1,4 @@
-"""Directed collaboration graphs: learned by trial, then trained through."""
+"""Directed collaboration graphs: learned by trial, then fixed while nodes train through the mixture."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.transforms import Threshold, WithSelfLoops
 
-ANY_WEIGHT = 1e-12  # edges that have vanished weigh exactly 0
+ANY_WEIGHT = 1e-12  # edges that have vanished have weight exactly 0
 
 
 @method(TrialMixtures, lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
@@ -31,32 +31,33 @@ def directed(
     part: str = "all",
     **training: Unpack[Training],
 ) -> Phases:
-    r"""Directed collaboration graph: nodes learn by trial whom to listen to, then train through the mixture.
+    r"""Directed collaboration graph: nodes learn by trial which nodes to listen to, then train through the mixture.
 
     *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, master's thesis, Ohio State
     University 2021), section 3.2. In phase 1 every node trains alone and tries mixtures with each neighbor's model
-    (`TrialMixtures`); an edge's weight rises where the mixture was better and falls where it was worse, and edges that
-    do not help vanish. In phase 2 the weights α are frozen, nodes receive their neighbors' models and train
+    (`TrialMixtures`). An edge's weight rises if the mixture was better and falls if it was worse; edges that do not
+    help vanish. In phase 2 the weights α are frozen, and nodes receive their neighbors' models and train
 
     .. math::
         \min_h \; \mathcal{L}_{D_i}\Big(\alpha_{ii} h + \sum_j \alpha_{ij} h_j\Big), \qquad
         h_i \leftarrow \alpha_{ii} h + \sum_j \alpha_{ij} h_j
 
-    (`Fit`, ``through``); weight decay is then of the mixture. Whether j hears i says nothing about whether i hears j.
+    (`Fit`, ``through``); weight decay then applies to the mixture. The two directions of an edge are independent: i may
+    listen to j without j listening to i.
 
-    The thesis learns the graph "until no weight changes substantially"; here for a number of rounds. It compares
-    accuracies and does not say on which samples; here validation samples decide, by losses where targets are no
-    classes. It compares mixtures with the own model as it is (``fair=False``), which favors them by their fine-tuning.
-    It leaves open, and these are chosen here: the size of a step, the clipping, that equal results change nothing, and
-    how the p of pairs become the weights of a row.
+    The thesis learns the graph "until no weight changes substantially"; here phase 1 has a fixed number of rounds. The
+    thesis compares accuracies without stating on which samples; here validation samples decide, by losses where
+    targets are not classes. It compares mixtures with the node's own model without fine-tuning (``fair=False``), which
+    favors the mixtures because they are fine-tuned. The thesis leaves open, and this implementation chooses, the step
+    size, the clipping, that equal results change nothing, and how the p of pairs become the weights of a row.
 
     Args:
-        learn_rounds: Rounds of phase 1; all later ones are phase 2.
-        mixture_lr: Step size in phase 2, where a mixture moves by only α_ii² of it. Default: as in phase 1.
+        learn_rounds: Rounds of phase 1; all later rounds belong to phase 2.
+        mixture_lr: Step size in phase 2, where a step moves the mixture by only α_ii² of it. Default: as in phase 1.
         trial_epochs: Passes over a node's samples to fine-tune a mixture, K' in steps.
         trial_steps: K' itself, instead.
-        delta: By how much p rises or falls.
-        minimum: An edge with a smaller p vanishes; at most the p that edges start with, 0.5.
+        delta: Amount by which p rises or falls.
+        minimum: An edge with a smaller p vanishes; at most 0.5, the initial p of all edges.
         part: Part of the model that is mixed.
     """
     local = fit(training)

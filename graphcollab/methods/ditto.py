@@ -1,4 +1,4 @@
-"""Ditto: a personal model beside the average, pulled towards it."""
+"""Ditto: a personal model, pulled towards the average, trained alongside it."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ def ditto(
         v_k &\leftarrow v_k - \eta \big( \nabla F_k(v_k) + \lambda (v_k - w^t) \big) \\
         w^{t+1} &= w^t + \frac{1}{|S|} \sum_{k \in S} (w_k - w^t)
 
-    over the nodes S at work, with :math:`w_k` the result of plain local steps from :math:`w^t` on the same batches.
-    Nodes are judged by :math:`v_k`, which never leaves its node. Training arguments are of both models. (Published code
-    of others takes the gradients of the global update at other models than :math:`w_k`; this is the paper's form.)
+    over the participating nodes S, with :math:`w_k` the result of plain local steps from :math:`w^t` on the same
+    batches. The evaluated model is :math:`v_k`, which never leaves its node. Training arguments apply to both models.
+    (Code published by others takes the gradients of the global update at models other than :math:`w_k`; this is the
+    paper's form.)
 
     Args:
         steps: Local steps per round, instead of ``epochs``; the authors' script takes 2.
-        lam: λ; 0 is local training, a large one FedAvg. The authors' script has 1.
+        lam: λ; 0 is local training, a large value approaches FedAvg. The authors' script has 1.
         part: Part of the model that is averaged, and in which the personal model is pulled.
-        buffers: ``"average"`` or ``"keep"`` running statistics of the global model; personal ones stay with the node.
+        buffers: Running statistics of the global model: ``"average"`` or ``"keep"``; personal ones stay with the node.
     """
     return Method(
         "ditto",

@@ -1,4 +1,4 @@
-"""Decentralized parallel SGD, and decentralized federated averaging with momentum."""
+"""Decentralized parallel SGD and decentralized federated averaging with momentum."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def dpsgd(
         x_i \leftarrow \sum_j W_{ij} x_j - \eta\, g_i(x_i)
 
     The gradient is taken at a node's own model before mixing. With ``epochs`` or ``steps``, nodes take several local
-    steps and then mix the results, the variant that the L2C paper compares with.
+    steps and then mix the results; this is the variant in the L2C paper's comparison.
 
     Args:
-        epochs: Local epochs per round. Default: one step per round, the algorithm's own form.
-        steps: Local steps per round, instead of ``epochs``; they are taken before mixing, also a single one.
-        optimizer: The local update, by name or as an object. Its state is kept from round to round where a round is one
-            step, and starts afresh otherwise.
+        epochs: Local epochs per round. Default: one step per round, the algorithm's original form.
+        steps: Local steps per round, instead of ``epochs``; they are taken before mixing, even if it is only one.
+        optimizer: Optimizer of the local update, by name or as an object. Its state is kept from round to round if a
+            round is one step, and is reset every round otherwise.
         weights: ``"metropolis"`` (doubly stochastic, undirected graphs) or ``"uniform"`` (1 / degree, any graph).
     """
     one_step = training["epochs"] is None and training["steps"] is None
@@ -52,18 +52,18 @@ def dpsgd(
 
 @method(lr=0.01, epochs=1, batch_size=10, momentum=0.9)
 def dfedavgm(*, part: str = "all", buffers: Buffers = "keep", **training: Unpack[Training]) -> Method:
-    r"""DFedAvgM: nodes take some local steps with momentum, then the mean over their neighbors.
+    r"""DFedAvgM: nodes take several local steps with momentum, then average with their neighbors.
 
     `Decentralized Federated Averaging (Sun, Li, Wang, IEEE TPAMI 2022) <https://arxiv.org/abs/2104.11375>`_, algorithm
-    1. From :math:`y^0 = y^{-1} = x_i` a node takes K steps of the heavy ball and sends the result:
+    1. From :math:`y^0 = y^{-1} = x_i`, a node takes K heavy-ball steps and sends the result:
 
     .. math::
         y^{k+1} = y^k - \eta\, g_i(y^k) + \theta\, (y^k - y^{k-1}), \qquad x_i \leftarrow \sum_j W_{ij}\, y_j^K
 
-    The momentum θ starts afresh in every round. W is symmetric and doubly stochastic: Metropolis weights, which need an
-    undirected graph (``dfedavgm().replace(weigh=Uniform())`` takes any). With ``momentum=0`` it is `dpsgd` with several
-    local steps. The paper has no weight decay. Its second algorithm, in which nodes send quantized differences, is not
-    among what is here.
+    The momentum θ is reset in every round. W is symmetric and doubly stochastic: Metropolis weights, which need an
+    undirected graph (``dfedavgm().replace(weigh=Uniform())`` takes any graph). With ``momentum=0`` it is `dpsgd` with
+    several local steps. The paper has no weight decay. Its second algorithm, in which nodes send quantized differences,
+    is not implemented.
     """
     return Method(
         "dfedavgm",

@@ -1,4 +1,4 @@
-"""FedAMP and HeurFedAMP: nodes are pulled towards mixtures of models near their own, in distance or in direction."""
+"""FedAMP and HeurFedAMP: pull nodes towards mixtures of models close to their own, in distance or in direction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fedamp(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""FedAMP: every node trains towards a mixture in which near models weigh more than far ones.
+    r"""FedAMP: every node trains towards a mixture in which closer models have larger weights.
 
     `Personalized Cross-Silo Federated Learning on Non-IID Data (Huang et al., AAAI 2021)
     <https://arxiv.org/abs/2007.03797>`_. With :math:`A(x) = 1 - e^{-x / \sigma}`, in every round
@@ -40,33 +40,33 @@ def fedamp(
         u_i &= \sum_j w_{ij} \theta_j, \qquad
         \theta_i \leftarrow \arg\min_\theta F_i(\theta) + \frac{\lambda}{2 \alpha} \lVert \theta - u_i \rVert^2
 
-    Nodes are judged by :math:`\theta_i`, which the mixture does not replace. Where it comes to rest,
-    :math:`\nabla F_i(\theta_i) + \lambda \sum_j A'(\lVert \theta_i - \theta_j \rVert^2) (\theta_i - \theta_j) = 0`,
-    which α has no part in: it says how fast and how safely.
+    The evaluated model is :math:`\theta_i`, which the mixture does not replace. At a fixed point,
+    :math:`\nabla F_i(\theta_i) + \lambda \sum_j A'(\lVert \theta_i - \theta_j \rVert^2) (\theta_i - \theta_j) = 0`.
+    α does not appear in it: α only controls the speed and stability of convergence.
 
-    The equations are from public summaries and from code of others: the authors' is not public, and the paper's full
-    text was not consulted. What is decided here:
+    The equations are from public summaries and third-party code: the authors' code is not public, and the paper's full
+    text was not consulted. Choices made here:
 
-    - The minimum is approached by local steps, as in the code of others, from :math:`u_i`; some start at
-      :math:`\theta_i`. λ / α stiffens them: keep ``lr * lam / alpha`` well below 1, the more so with momentum. The
-      defaults, λ / α = 1, are ours.
+    - Local steps from :math:`u_i` approach the minimum, as in third-party code; some implementations start at
+      :math:`\theta_i`. λ / α makes the problem stiffer: keep ``lr * lam / alpha`` well below 1, even more so with
+      momentum. The defaults, λ / α = 1, are ours.
     - ``sigma="median"``: squared distances are in units of their median at the receiver, so :math:`w_{ij} = \alpha e^{-
-      d^2 / \text{median}}`. A fixed σ that is small beside squared distances is local training, and these grow with
-      the number of parameters.
-    - :math:`w_{ii}` is never negative: where the others' weights sum to more than 1, as those of near models do for
+      d^2 / \text{median}}`. A fixed σ that is small compared with the squared distances amounts to local training, and
+      squared distances grow with the number of parameters.
+    - :math:`w_{ii}` is never negative: if the other weights sum to more than 1, as those of close models do for
       :math:`\alpha > \sigma / (K - 1)`, they are divided by their sum.
-    - Where edges are given, a node's sums are over its neighbors. Models travel along edges, each once; a server would
+    - If edges are given, a node's sums are over its neighbors. Each model travels once along each edge; a server would
       send :math:`u_i` down instead.
-    - Nodes at rest keep :math:`\theta_i` and :math:`u_i`; the sums are over those at work.
+    - Nodes at rest keep :math:`\theta_i` and :math:`u_i`; the sums are over participating nodes.
 
-    Published code is sometimes something else by this name: PFLlib's penalty has no gradient, so it is local training,
-    and with its defaults α = σ = 1 own weights are negative; ``fedamp`` in the repository of pFedGraph is the variant
-    HeurFedAMP, on changes of the models.
+    Code published under this name sometimes implements something else: PFLlib's penalty has no gradient, so it is local
+    training, and its defaults α = σ = 1 make own weights negative; ``fedamp`` in the pFedGraph repository is the
+    variant HeurFedAMP, applied to model changes.
 
     Args:
         lam: λ, the strength of the coupling; 0 is local training from mixtures.
         alpha: α.
-        sigma: σ, in the units of squared distances, or ``"median"``.
+        sigma: σ, in units of squared distances, or ``"median"``.
     """
     kernel = DistanceKernel(sigma, part, alpha if sigma == "median" else alpha / sigma)
     weigh = PeerWeights(kernel, merge=SimilarityWeights("rest"))
@@ -87,7 +87,7 @@ def heurfedamp(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""HeurFedAMP: every node trains towards a mixture, most of its own model and of those at a small angle to it.
+    r"""HeurFedAMP: every node trains towards a mixture weighted to its own model and to models at a small angle to it.
 
     `Personalized Cross-Silo Federated Learning on Non-IID Data (Huang et al., AAAI 2021)
     <https://arxiv.org/abs/2007.03797>`_, the heuristic for deep networks. In every round, with a constant
@@ -99,22 +99,22 @@ def heurfedamp(
         u_i &= \sum_j w_{ij} \theta_j, \qquad
         \theta_i \leftarrow \arg\min_\theta F_i(\theta) + \frac{\lambda}{2 \alpha} \lVert \theta - u_i \rVert^2
 
-    Nodes are judged by :math:`\theta_i`, which the mixture does not replace. Unlike in `fedamp`, α has no part in the
-    weights: only λ / α matters.
+    The evaluated model is :math:`\theta_i`, which the mixture does not replace. Unlike in `fedamp`, α does not enter
+    the weights: only λ / α matters.
 
-    Decided here as for `fedamp`, and not from the paper's text or the authors' code: local steps from :math:`u_i`
-    approach the minimum, with λ / α as stiff as there; sums are over neighbors where edges are given, and over nodes
-    at work; those at rest keep :math:`\theta_i` and :math:`u_i`; models travel along edges, each once. All defaults are
-    ours. Cosines are of the models' trainable parameters in ``part``, and 0 where a model is zero; a node that hears
-    nobody has :math:`u_i = \theta_i`.
+    These choices are as for `fedamp`, and not from the paper's text or the authors' code: local steps from :math:`u_i`
+    approach the minimum, with the same stiffness λ / α; sums are over neighbors if edges are given, and over
+    participating nodes; nodes at rest keep :math:`\theta_i` and :math:`u_i`; each model travels once along each edge.
+    All defaults are ours. Cosines are between the models' trainable parameters in ``part``, and 0 if a model is zero. A
+    node that hears no other node has :math:`u_i = \theta_i`.
 
-    Models that start alike and have taken few steps have cosines near 1 with everybody, and the others then weigh
-    nearly the same; a larger σ, or a ``part`` that differs more, tells them apart.
+    Models that start from the same parameters and have taken few steps all have cosines near 1, and their weights are
+    then nearly equal; a larger σ, or a ``part`` that differs more, separates them.
 
     Args:
         lam: λ, the strength of the coupling; 0 is local training from mixtures.
         alpha: α.
-        sigma: σ, by which cosines are multiplied; a large one means few to listen to.
+        sigma: σ, the factor of the cosines; a large value concentrates the weights on few nodes.
         own: :math:`w_{ii}`, the weight of a node's own model.
     """
     weigh = PeerWeights(CosineWeights(part), merge=SimilarityWeights(own, sigma))

@@ -1,4 +1,4 @@
-"""Local training, and federated averaging: of all nodes or inside true clusters, and fine-tuned on own data."""
+"""Local training and federated averaging: over all nodes, within true clusters, or with local fine-tuning."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def fedavg(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method:
-    r"""FedAvg: all nodes take the average of their models, weighted by sample counts.
+    r"""FedAvg: nodes replace their models by the average of all models, weighted by sample counts.
 
     `Communication-Efficient Learning of Deep Networks from Decentralized Data (McMahan et al., AISTATS 2017)
     <https://arxiv.org/abs/1602.05629>`_.
@@ -38,13 +38,13 @@ def fedavg(
     .. math::
         x \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} x_k
 
-    over the nodes S at work, through a server; every node then has the average as its model. Where edges are given,
+    over the participating nodes S, through a server; every node then has the average as its model. If edges are given,
     every connected component has a server, and its nodes must all be allowed to hear each other; a node without
-    neighbors trains alone. Inside true clusters (``within="cluster"``) the method is named ``fedavg_in_clusters``:
-    what one that finds the clusters could reach (the oracle that CoBo, NeurIPS 2024, is measured against).
+    neighbors trains alone. Within true clusters (``within="cluster"``), the method is named ``fedavg_in_clusters``: an
+    upper reference for methods that find the clusters (the oracle in the comparison of CoBo, NeurIPS 2024).
 
     Args:
-        within: ``"cluster"``: average inside the true clusters, which the tasks must know; None: over all nodes.
+        within: ``"cluster"``: average within the true clusters, which the tasks must know; None: over all nodes.
     """
     return Method(
         "fedavg_in_clusters" if within else "fedavg",
@@ -67,16 +67,16 @@ def fedavg_finetuned(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method:
-    """FedAvg with fine-tuning: nodes average their models, then each adapts the average to its own data in a few steps.
+    """FedAvg with fine-tuning: nodes average their models, then each fine-tunes the average on its own data.
 
-    The models that are trained and averaged are those of `fedavg` with the same settings, bit for bit. Papers that
-    compare with it seldom say how long they fine-tune; the authors of Ditto take 40 steps (``finetune_steps=40``).
+    The trained and averaged models are those of `fedavg` with the same settings, bit for bit. Papers that compare with
+    this baseline seldom state how long they fine-tune; the authors of Ditto take 40 steps (``finetune_steps=40``).
 
     Args:
         finetune_lr: Step size of fine-tuning. Default: that of training.
-        finetune_epochs: Passes over a node's samples before it is judged.
-        finetune_steps: Steps before it is judged, instead.
-        part: Part of the model that is averaged; all of the model is fine-tuned.
+        finetune_epochs: Passes over a node's samples before evaluation.
+        finetune_steps: Steps before evaluation, instead.
+        part: Part of the model that is averaged; the whole model is fine-tuned.
     """
     local = fit(training)
     update = local.optimizer if finetune_lr is None else replace(local.optimizer, lr=finetune_lr)

@@ -1,4 +1,4 @@
-"""FedProto: nodes agree on prototypes of classes, and share nothing else."""
+"""FedProto: nodes share only class prototypes."""
 
 from __future__ import annotations
 
@@ -33,24 +33,25 @@ def fedproto(
         F_i + \lambda \, \mathbb{E}_{(x, y) \sim D_i} \Big[ \frac{1}{d_z} \lVert z - \bar c_y \rVert^2 \Big]
 
     then sends its own prototypes, the mean latents of its classes, to a server, which averages them to the
-    :math:`\bar c` of the next round. A sample is given the class of the nearest prototype. In the first round there
-    are none: nodes train alone. Models need latents of one size (`graphcollab.models.SplitModel` with the same
-    ``latent``), and are never sent, so architectures may differ.
+    :math:`\bar c` of the next round. The predicted class of a sample is that of the nearest prototype. The first round
+    has no prototypes: nodes train alone. Models are never sent, so architectures may differ; they only need latents of
+    the same size (`graphcollab.models.SplitModel` with the same ``latent``).
 
-    Deviations: latents are of the model after the local update, in evaluation mode, of all training samples, as the
-    paper's equation says; the authors' code collects them while the last local epoch goes on, from a model that moves.
-    The paper's aggregation also divides by the number of nodes that have the class, which would shrink averages of
-    equal prototypes; here weights sum to 1. The paper writes a sum, over classes, of distances between class means;
-    this is the authors' code: one distance for every sample, as a mean over components. Losses are those of a softmax
-    over negative squared distances, at temperature 1; accuracies can be compared with those of other methods, losses
-    cannot. The authors take batches of 4 samples; these are of 10, as in the other methods here.
+    Deviations: latents are computed from the model after the local update, in evaluation mode, over all training
+    samples, as in the paper's equation; the authors' code collects them during the last local epoch, while the model
+    still changes. The paper's aggregation also divides by the number of nodes that have the class, which would shrink
+    averages of equal prototypes; here weights sum to 1. The paper writes a sum, over classes, of distances between
+    class means; this implementation follows the authors' code: one distance for every sample, as a mean over
+    components. Losses are those of a softmax over negative squared distances at temperature 1; accuracies are
+    comparable with those of other methods, losses are not. The authors use batches of 4 samples; the default here is
+    10, as in the other methods.
 
     Args:
-        lam: λ. The authors have 1, and 0.1 for CIFAR-10.
-        predict: ``"prototype"``: nodes are judged by the nearest prototype; ``"head"``: by their own heads.
-        fraction: Share of the nodes at work in a round (client sampling); prototypes reach the others too.
-        weights: ``"counts"``: a node's prototype of a class counts by its samples of that class, as in the paper;
-            ``"uniform"``: nodes that have the class count alike, as in the authors' code.
+        lam: λ. The authors use 1, and 0.1 for CIFAR-10.
+        predict: ``"prototype"``: nodes are evaluated by the nearest prototype; ``"head"``: by their own heads.
+        fraction: Share of the nodes that take part in a round (client sampling); prototypes reach all nodes.
+        weights: ``"counts"``: a node's prototype of a class is weighted by its samples of that class, as in the paper;
+            ``"uniform"``: all nodes that have the class have equal weights, as in the authors' code.
     """
     return Method(
         "fedproto",

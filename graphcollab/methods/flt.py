@@ -1,4 +1,4 @@
-"""FLT: one look at all tasks says who shares with whom, then federated averaging."""
+"""FLT: a single comparison of all tasks determines which nodes share models, followed by federated averaging."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def flt(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method:
-    r"""FLT: nodes whose encoded samples are alike are connected, once, and then average their models as in FedAvg.
+    r"""FLT: nodes with similar encoded samples are connected once and then average their models as in FedAvg.
 
     `Federated Learning With Taskonomy for Non-IID Data (Jamali-Rad, Abdizadeh, Singh, IEEE TNNLS 2022)
     <https://arxiv.org/abs/2103.15947>`_.
@@ -39,20 +39,20 @@ def flt(
     .. math::
         x_i \leftarrow \frac{\sum_j A_{ij} n_j x_j}{\sum_j A_{ij} n_j}
 
-    over the nodes at work, through a server, with A from `TaskPeers`: before the first round nodes send cluster centers
-    of their samples' codes, and those whose centers match are connected. Settings of training are the authors' for
-    CIFAR-10, where a fifth of the nodes works in a round (``fraction=0.2``).
+    over the participating nodes, through a server, with A from `TaskPeers`: before the first round, nodes send cluster
+    centers of their samples' codes, and nodes with matching centers are connected. Training settings are the authors'
+    for CIFAR-10, where a fifth of the nodes takes part in a round (``fraction=0.2``).
 
-    All averages are of the models that were sent. The authors' code replaces models one by one, so that later nodes
-    average what earlier ones have averaged; nodes of one group then end up with different models. It also averages what
-    nodes at rest sent in earlier rounds; here, as in FedAvg, they are left out.
+    All averages are over the models that were sent. The authors' code replaces models one by one, so later nodes
+    average models that earlier nodes have already averaged; nodes of one group then end up with different models. It
+    also averages models that nodes at rest sent in earlier rounds; here, as in FedAvg, these are left out.
 
-    How near is near depends on the codes. Of clusters with classes of their own the default makes blocks in most cases;
-    ``groups`` is surer. ``flt().rewire.distances(tasks)`` shows what a ``threshold`` would cut.
+    The right threshold depends on the codes. For clusters with disjoint classes, the default yields blocks in most
+    cases; ``groups`` is more reliable. ``flt().rewire.distances(tasks)`` shows where a ``threshold`` would cut.
 
     Args:
         threshold: Nodes at a distance below it are connected. Default: the widest gap in ``window``.
-        window: Where that gap is looked for, in distances between a node's own centers.
+        window: Range in which that gap is searched, in distances between a node's own centers.
     """
     return Method(
         "flt",

@@ -1,4 +1,4 @@
-"""First order model optimization."""
+"""FedFomo: first-order model optimization."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def fomo(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""FedFomo: nodes step from where the round began towards the models that help on their own validation data.
+    r"""FedFomo: nodes step from the start of the round towards the models that help on their own validation data.
 
     `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR 2021)
     <https://arxiv.org/abs/2012.08565>`_.
@@ -35,20 +35,21 @@ def fomo(
         \frac{\mathcal{L}_i(\theta_i^{\text{start}}) - \mathcal{L}_i(\theta_j)}
         {\lVert \theta_j - \theta_i^{\text{start}} \rVert}\Big)
 
-    over the node's own model after its local update, and those of the peers it has met; see `FirstOrderGain`. A node
-    whom no model helps, its own included, goes back to where the round began. Whom to meet is `GreedyPeers`' choice.
+    over the node's own model after its local update and the models of the peers it has met; see `FirstOrderGain`. A
+    node that no model helps, its own included, returns to its model at the start of the round. `GreedyPeers` chooses
+    the peers.
 
-    A gain is 0 where a loss is not finite, and where a model is within rounding of the base (8 ε ‖θ_i‖), or its loss of
-    the base's (8 ε of the larger; 10⁻⁶ of it in single precision): noise would be divided by noise.
+    A gain is 0 if a loss is not finite, if a model is within rounding of the base (8 ε ‖θ_i‖), or if its loss is within
+    rounding of the base's (8 ε of the larger; 10⁻⁶ of it in single precision): otherwise noise would be divided by
+    noise.
 
-    Deviations: nodes download each other's models directly, where the paper's go through a server, and in the same
-    round. A peer's running affinity grows by its share of the absolute gains, which has a bound: see
-    ``update_affinity``. Local training is that of the other methods here (the published code: step size 0.1, batches of
-    50).
+    Deviations: nodes download each other's models directly, in the same round, whereas the paper's nodes use a server.
+    A peer's running affinity grows by its share of the absolute gains, which is bounded: see ``update_affinity``. Local
+    training is that of the other methods here (the published code: step size 0.1, batches of 50).
 
     Args:
         samples: Models that a node downloads in a round.
-        epsilon: Probability that one of them is random rather than the next best.
+        epsilon: Probability that one of them is random instead of the next best.
     """
     return Method(
         "fomo",

@@ -1,4 +1,4 @@
-"""Learning to collaborate: mixing weights that learn, for every edge or by attention that transfers to other nodes."""
+"""Learning to collaborate: mixing weights learned per edge, or by attention that transfers to other nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def l2c(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""L2C: every node mixes its neighbors' models with weights that it learns on its validation data.
+    r"""L2C: every node mixes its neighbors' models with weights learned on its own validation data.
 
     `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
@@ -53,23 +53,23 @@ def l2c(
     .. math::
         x_i \leftarrow x_i^{start} - \sum_{j \in \{i\} \cup N(i)} w_{ij} \Delta_j, \qquad \Delta_j = x_j^{start} - x_j
 
-    with softmax weights whose logits learn from the validation loss of the mixed model. The paper leaves the first
-    logits open; here they are 0, so weights start uniform. Its line 24 averages logits over nodes, which has no meaning
-    for those that belong to one node, and is not done.
+    with softmax weights whose logits are learned from the validation loss of the mixed model. The paper leaves the
+    initial logits open; here they are 0, so weights start uniform. Line 24 of the algorithm averages logits over nodes,
+    which is meaningless for logits that belong to one node, and is not implemented.
 
-    The paper writes the exchange in three ways that do not agree. ``variant`` chooses:
+    The paper writes the exchange in three ways that do not agree. ``variant`` selects one:
 
-    - ``"consistent"`` (default): the second line of eq. 2, the only one consistent with weights that sum to one over
+    - ``"consistent"`` (default): the second line of eq. 2, the only form consistent with weights that sum to one over
       i and its neighbors.
-    - ``"neighbors"``: the first line of eq. 2: the node keeps its own update whole and adds its neighbors'.
+    - ``"neighbors"``: the first line of eq. 2: the node keeps its own update in full and adds its neighbors'.
     - ``"algorithm"``: line 16 of algorithm 1: the node's own update is dropped.
 
     Deviations from the paper, each an argument: the logits' weight decay is decoupled (``decoupled``), since coupled
-    decay makes all weights uniform again once validation gradients are small; and a node gives nobody more than itself
-    (``own``). ``decoupled=False, own="softmax"`` is the paper's form.
+    decay makes all weights uniform again once validation gradients are small; and no neighbor gets a larger weight than
+    the node itself (``own``). ``decoupled=False, own="softmax"`` is the paper's form.
 
     Args:
-        mixer_lr: Step size on the logits (the paper's 0.1).
+        mixer_lr: Step size of the logits (the paper's 0.1).
     """
     return Method(
         "l2c",
@@ -104,37 +104,38 @@ def meta_l2c(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""Meta-L2C: every node mixes all models with weights that nodes learn together from how the models change.
+    r"""Meta-L2C: every node mixes all models with weights that nodes jointly learn from how the models change.
 
     `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
     <https://openaccess.thecvf.com/content/CVPR2022/html/Li_Learning_To_Collaborate_in_Decentralized_Learning_of_Personalized_Models_CVPR_2022_paper.html>`_,
     meta-L2C of algorithm 1, with the exchange of `l2c`.
 
-    Deviations from the paper, each an argument. In the paper's form almost every node comes to listen to itself alone,
+    Deviations from the paper, each an argument. In the paper's form almost every node ends up listening to itself only,
     or all weights stay uniform; docs/reproduction.md has the measurements.
 
     - Changes are normalized per layer (``normalize``), and logits are mean cosines of layers' codes times a temperature
-      :math:`T = e^{10 t}` of which t is learned, 0 at first (``score``), in place of inner products without a bound.
-    - The own model gets as much as the most alike of those a node hears, plus a share that is learned apart by
-      comparing with models that nodes train alone (`FitWithReference`), from 0.25 % to 99.33 % (log-odds from -6 to 5,
-      at first -4), and half at least where not all hear each other (``own``). So nodes fall back on local training
-      where others do not help. In round t of learning log-odds move by
+      :math:`T = e^{10 t}` with learned t, initially 0 (``score``), instead of unbounded inner products.
+    - The own model gets the weight of the node's most similar in-neighbor, plus a share that is learned separately, by
+      comparison with models that nodes train alone (`FitWithReference`). The share ranges from 0.25 % to 99.33 %
+      (log-odds from -6 to 5, initially -4). If not all nodes hear each other, the own weight is at least half
+      (``own``). Nodes thus fall back on local training if other models do not help. In round t of learning, the
+      log-odds move by
 
       .. math:: \eta t \log \frac{\sum_i L_i(x_i)}{\sum_i L_i(x_i^{alone})}
 
-      of validation losses, by ½ at most, with η the optimizer's step and a logarithm of at most 3 in size (of sums that
-      are not both positive ``2 (L − L') / (|L| + |L'|)``). The gradient for that share says what would help in the next
-      round: own models always do in the first rounds. Nodes at rest do not count, nor does one whose reference has
-      diverged. The second model makes local updates take twice as long, until the share is at its least;
-      ``own="largest"`` goes without.
-    - The encoders' weight decay is decoupled (``decoupled``), their step is 0.01 (``mixer_lr``). The
-      validation losses are summed over nodes (``scale``), which makes a difference with coupled decay only.
+      of validation losses, by ½ at most, with η the optimizer's step size and a logarithm of at most 3 in absolute
+      value (``2 (L − L') / (|L| + |L'|)`` for sums that are not both positive). The gradient with respect to that share
+      would only say what helps in the next round, and own models always help in the first rounds. Nodes at rest do not
+      count, nor does a node whose reference has diverged. The second model doubles the time of local updates until the
+      share reaches its minimum; ``own="largest"`` does without it.
+    - The encoders' weight decay is decoupled (``decoupled``), and their step size is 0.01 (``mixer_lr``). The
+      validation losses are summed over nodes (``scale``), which only makes a difference with coupled decay.
 
     The paper's form is ``score="product", normalize=False, own="softmax", decoupled=False, scale="mean",
     mixer_lr=0.1``.
 
     Args:
-        mixer_lr: Step size on the encoders, on t, which moves log T ten times as far, and on the gate's log-odds. The
+        mixer_lr: Step size of the encoders, of t, which moves log T ten times as far, and of the gate's log-odds. The
             paper's is 0.1.
         part: Part of the model that is compared and mixed.
     """
@@ -156,13 +157,13 @@ def _mixer_optimizer(lr: float, weight_decay: float, decoupled: bool) -> RowOpti
 
 
 def _update_exchange(variant: Variant, part: str, buffers: Buffers) -> Exchange:
-    """Return the exchange of updates in one of the paper's three forms."""
+    """Return the exchange of updates in one of the three forms in the paper."""
     base, neighbors_only = VARIANTS[variant]
     return Exchange(base, "update", part, buffers, route=AlongEdges(neighbors_only))
 
 
 def _drop_weakest(round_: int | None, fraction: float | None, count: int | None) -> Rewiring:
-    """Return the rewiring that drops every node's weakest neighbors once."""
+    """Return the rewiring that drops every node's weakest neighbors, once."""
     if round_ is None:
         return Rewiring()
     if fraction is None and count is None:

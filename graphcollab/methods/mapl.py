@@ -1,4 +1,4 @@
-"""MAPL: different models that learn from each other's class prototypes, and from whom to learn."""
+"""MAPL: heterogeneous models that learn from each other's class prototypes, and learn which nodes to listen to."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.transforms import Threshold, WithSelfLoops
 
-NOTHING = 1e-12  # a weight below is zero but for rounding
+NOTHING = 1e-12  # smaller weights are zero up to rounding
 PUBLISHED_GRAPH = ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)
 PUBLISHED: tuple[Objective, ...] = (
     SupervisedContrast(100.0, form="in"),
@@ -56,42 +56,44 @@ def mapl(
     2. after ``warmup`` rounds, receives its neighbors' classifiers and takes a step on its weights by them
        (`ClassifierSimilarity`);
     3. receives its neighbors' prototypes, :math:`\xi_i \leftarrow \sum_{j \in \{i\} \cup N_i} w_{ij} \xi_j`, with the
-       new weights; those whose weight is zero are no neighbors any more, for good.
+       new weights; nodes with zero weight are permanently removed from the neighbors.
 
-    Everybody listens to everybody at first, with equal weights. Models are `graphcollab.models.SplitModel` or any with
-    parts ``prototypes`` and ``head`` of common shapes whose ``forward(inputs, embed=True)`` returns latents;
-    architectures may differ in everything else. ``mapl(part="backbone+prototypes")`` is MAPL+, for nodes of one
-    architecture, which mixes backbones as well.
+    Initially all nodes listen to all others, with equal weights. Models are `graphcollab.models.SplitModel` or any
+    models with parts ``prototypes`` and ``head`` of common shapes whose ``forward(inputs, embed=True)`` returns
+    latents; everything else in the architectures may differ. ``mapl(part="backbone+prototypes")`` is MAPL+, for nodes
+    with the same architecture, which mixes backbones as well.
 
-    Where it differs from the paper, beside what the parts say of themselves:
+    Differences from the paper, besides those that the pieces document themselves:
 
-    - All losses are means over the views of a batch. The paper prints a sum in the cross-entropy and the contrastive
-      loss and a mean in the prototypes' loss, which is ``mapl(prototype=1 / Q, uniformity=1 / Q)`` with the 2 B views Q
-      of a batch (Adam makes nothing of a common factor).
+    - All losses are means over the views of a batch. The paper has a sum in the cross-entropy and the contrastive loss
+      and a mean in the prototypes' loss, which is ``mapl(prototype=1 / Q, uniformity=1 / Q)`` with the 2 B views Q of a
+      batch (a common factor has no effect with Adam).
     - The defaults are for 100 rounds of small models. The paper's are ``mapl(lr=1e-4, warmup=100, temperature=100)``,
-      for 400 rounds and networks such as ResNet-18 with 300 images a class. At its temperature cosines hardly act:
-      gradients of both contrastive losses are about 1000 times smaller than at 0.1 (docs/different_models.md).
+      for 400 rounds and networks such as ResNet-18 with 300 images a class. At the paper's temperature cosines have
+      hardly any effect: gradients of both contrastive losses are about 1000 times smaller than at 0.1
+      (docs/different_models.md).
     - ``published=True`` computes what the authors' code does: the contrastive loss in the form ``"in"`` at temperature
-      100, prototypes of any length at temperature 1, uniformity by exponentials, the sign steps of
-      `ClassifierSimilarity`, and neighbors that are never dropped: they go on sending their classifiers, which costs
-      bytes, though edges of weight 0 are not counted as messages. Its augmentation has no blur and weaker colors:
+      100, unnormalized prototypes at temperature 1, uniformity by exponentials, the sign steps of
+      `ClassifierSimilarity`, and neighbors that are never dropped: they keep sending their classifiers, which costs
+      bytes, although edges of weight 0 are not counted as messages. Its augmentation has no blur and weaker colors:
       ``augment=ImageAugment(brightness=0.2, contrast=0.2, saturation=0.2, hue=0.05, blur=0.0)``.
-    - Adam's betas are 0.5 and 0.999, as in that code.
+    - Adam's betas are 0.5 and 0.999, as in the authors' code.
 
     Args:
         batch_size: Samples per step; each is seen in two views.
-        warmup: Rounds before weights are learned (the paper's T_thr): classifiers say nothing yet. Runs must be longer.
+        warmup: Rounds before weights are learned (the paper's T_thr), while classifiers are not yet informative. Runs
+            must be longer.
         temperature: τ of both contrastive losses. Default: 0.5.
-        contrast: Weight of the supervised contrastive loss; 0 leaves it out.
+        contrast: Weight of the supervised contrastive loss; 0 disables it.
         prototype: Weight of the prototypes' loss.
         uniformity: Weight of the uniformity loss.
         graph: How weights are learned. Default: ``ClassifierSimilarity()``.
         drop: Drop neighbors whose weight has become zero. Default: True, as in the paper; False with ``published``.
-        augment: What makes a view of a sample. Default: the paper's, for images; it also mirrors them, which digits are
-            not made for (``ImageAugment(flip=0.0)``), and few rounds do better with larger crops. For other samples
-            give `AddNoise`, a function, or None: views are the samples themselves.
-        keep_state: Keep the optimizer's state from round to round; the authors begin afresh.
-        published: Compute as the authors' code, with its own temperature and graph: neither may be given.
+        augment: Function that makes a view of a sample. Default: the paper's, for images; it also mirrors images, which
+            does not suit digits (``ImageAugment(flip=0.0)``), and short runs benefit from larger crops. For other
+            samples pass `AddNoise`, a function, or None: views are the samples themselves.
+        keep_state: Keep the optimizer's state from round to round; the authors reset it.
+        published: Compute as the authors' code does, with its own temperature and graph: neither may be given.
     """
     if published and (graph is not None or temperature is not None):
         raise ConflictError(

@@ -1,4 +1,4 @@
-"""A method is a value with named slots; one round is the slots in order."""
+"""`Method`: a value with named slots; one round runs the slots in order."""
 
 from __future__ import annotations
 
@@ -47,44 +47,44 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Playable(ABC):
-    """What a method and several one after the other have in common: it follows from the pieces."""
+    """Interface that `Method` and `Phases` share; all of it follows from the pieces."""
 
     @abstractmethod
     def walk(self) -> Iterator[Piece]:
-        """Yield all pieces, those inside others too."""
+        """Yield all pieces, including those nested in other pieces."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """What the pieces keep in the ``Data``."""
+        """Fields that the pieces keep in the ``Data``."""
         return fields_of(self.walk())
 
     @property
     def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges; where they do not, a run needs none."""
+        """Whether models travel along the graph's edges; if not, a run needs no edges."""
         return any(piece.along_edges for piece in self.walk())
 
     @property
     def beyond_edges(self) -> bool:
-        """Whether connected nodes share more than what travels along edges: a server's average, common encoders."""
+        """Whether connected nodes share more than travels along edges: a server's average, or common encoders."""
         return any(piece.beyond_edges for piece in self.walk())
 
     @property
     def embeds(self) -> bool:
-        """Whether a piece reads latents, which models need then (`SplitModel` has them)."""
+        """Whether a piece reads latents, which models must then provide (`SplitModel` does)."""
         return any(piece.embeds for piece in self.walk())
 
     @property
     def models_trained(self) -> int:
-        """How many models a node trains in the local slot: its own, and those beside it."""
+        """Number of models that a node trains in the local slot: its own and any auxiliary ones."""
         return max(piece.models for piece in self.walk() if isinstance(piece, Local))
 
     @abstractmethod
     def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
-        """Return how many local steps nodes with so many training samples take, [K], from a round until another."""
+        """Return the local steps of nodes with ``sizes`` training samples, [K], from round ``start`` to ``rounds``."""
 
 
 def in_step(compute: F) -> F:
-    """Let what fails in one process fail in all of them, with the same error; then forget what others have sent."""
+    """Make an error in one process fail all of them with the same error, and forget received rows afterwards."""
 
     @functools.wraps(compute)
     def met(self: Any, data: Data, env: Env) -> Any:
@@ -101,23 +101,24 @@ def in_step(compute: F) -> F:
 class Method(Playable):
     """Hyper-parameters of a collaboration method, slot by slot.
 
-    A round is local → weigh → exchange → learn → rewire. Everything that survives a round lives in the ``Data``, made
-    by the pieces' ``init``, so a method never has state and a checkpoint is the ``Data``.
+    A round is local → weigh → exchange → learn → rewire. All state that outlives a round is in the ``Data``, created by
+    the pieces' ``init``; a method itself has no state, and a checkpoint is the ``Data``.
 
     Args:
         name: The method's name, for tables.
-        local: What a node does on its own data.
-        weigh: How edge weights come about; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
-        exchange: What is mixed and onto which base.
-        rewire: Next round's edges and nodes at work. A PyG transform is applied every round (`ApplyTransform`).
-        judge: The models nodes serve and are judged by.
-        stop: When a node has learned enough, by a look at its models before and after mixing.
-        prepare: Transform applied to the graph before the first round, for example adding self-loops.
+        local: Local update of a node on its own data.
+        weigh: Computation of the edge weights; a learned weigher gets ∂L_i/∂w_ij of the validation losses.
+        exchange: What is mixed, and the base to which it is added.
+        rewire: Edges and participating nodes of the next round. A PyG transform is applied every round
+            (`ApplyTransform`).
+        judge: Models that nodes serve and are evaluated with.
+        stop: Early stopping of nodes, by their models before and after mixing.
+        prepare: Transform applied to the graph before the first round, for example to add self-loops.
 
     Raises:
-        ValueError: If pieces do not agree on the part of the model that is exchanged or on what becomes of buffers,
-            nodes are judged by models that no piece keeps, nodes that stop would be given models all the same, or
-            weights are lacking, or are learned and the exchange gives no gradients for them.
+        ValueError: If pieces disagree on the exchanged part of the model or on the treatment of buffers, if the
+            evaluated models are kept by no piece, if stopped nodes would still be given models, or if weights are
+            missing, or are learned although the exchange gives no gradients for them.
     """
 
     name: str
@@ -140,12 +141,12 @@ class Method(Playable):
 
     @property
     def part(self) -> str:
-        """Part of the model that is mixed: the exchange's."""
+        """Part of the model that is mixed, defined by the exchange."""
         return self.exchange.part
 
     @property
     def finds_peers(self) -> bool:
-        """Whether edges are drawn anew every round; a graph that is given then says which may be drawn."""
+        """Whether edges are drawn anew every round; a given graph then defines the edges that may be drawn."""
         return self.rewire.finds_peers
 
     @property
@@ -157,29 +158,29 @@ class Method(Playable):
         return (piece for slot in self._slots() for piece in slot.walk())
 
     def should_stop(self, data: Data) -> bool:
-        """Tell whether there is nothing left to do, since all nodes have stopped."""
+        """Return whether all nodes have stopped, so that nothing is left to do."""
         return self.stops and bool((data.stopped | data.isolated).all())
 
     def replace(self, **slots: Any) -> Method:
-        """Return the method with other slots; no state is shared."""
+        """Return a copy of the method with other slots; no state is shared."""
         return dataclasses.replace(self, **slots)
 
     def local_steps(self, sizes: Tensor, rounds: int, start: int = 0) -> Tensor:
         return max(rounds - start, 0) * self.local.local_steps(sizes)
 
     def last(self, played: int) -> Method:
-        """Return the method that played last: this one; `Phases` have several."""
+        """Return the method that played the last round: this one; `Phases` have several."""
         return self
 
     def check(self, tasks: Tasks) -> None:
-        """Check that nodes have the data the method needs; a ValueError names one that lacks samples of a split."""
+        """Check that nodes have the data the method needs; a ValueError names a node without samples of a split."""
         for piece in self.walk():
             for split in piece.needs:
                 tasks.require(split, f"{self.name} needs {piece.purpose}")
 
     @in_step
     def start(self, data: Data, env: Env) -> Data:
-        """Create what the pieces keep from round to round; all nodes but isolated ones are at work."""
+        """Create the state that the pieces keep from round to round; all nodes except isolated ones participate."""
         data = copy.copy(data)
         if env.participation is not None:
             env.participation.check(data)
@@ -189,7 +190,7 @@ class Method(Playable):
         data.phase_start = data.round
         data = screen(data, self.local, env)
         if self.weigh.learns:
-            data.x.part(self.part)  # it can be had as one, as gradients with respect to it are asked for
+            data.x.part(self.part)  # check that the part is contiguous, as gradients with respect to it are needed
             if isinstance(self.exchange, Layer):
                 self.exchange.require_weights(data)
         if self.prepare is not None:
@@ -198,7 +199,7 @@ class Method(Playable):
             data = piece.init(data, env)
         without_refused(data, env)
         self._check_at_work(data, env)
-        if not env.plane.complete:  # those that are lost now may come back
+        if not env.plane.complete:  # nodes that are lost now may come back
             data.trains, data.serves = (mask | ~(data.isolated | there) for mask in (data.trains, data.serves))
         return allowed_only(data)
 
@@ -236,7 +237,7 @@ class Method(Playable):
 
     @in_step
     def models(self, data: Data, env: Env) -> Stacks:
-        """Return the models nodes are judged by; of nodes that have left those that they had then."""
+        """Return the evaluated models; nodes that have left keep the models they had when they left."""
         models = self.judge(data, env)
         if env.participation is None or "as_left" not in data:
             return models
@@ -309,7 +310,7 @@ class Method(Playable):
             )
 
     def _slots(self) -> tuple[Piece, ...]:
-        """In the order in which they begin."""
+        """Return the slots in the order of their initialization."""
         return self.local, self.weigh, self.exchange, self.stop, self.rewire, self.judge
 
     def _hears(self, data: Data, env: Env) -> list[Tensor]:
@@ -336,7 +337,7 @@ class Method(Playable):
 
 
 def last_graph(data: Data) -> tuple[Tensor, Tensor]:
-    """Return edges [2, E] and weights [E] of the last exchange; the data's own are already the next round's."""
+    """Return edges [2, E] and weights [E] of the last exchange; ``data`` already holds those of the next round."""
     if "last_graph" in data:
         return data.last_graph.edge_index, data.last_graph.values
     return data.edge_index, data.edge_weight

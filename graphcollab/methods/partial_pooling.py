@@ -1,4 +1,4 @@
-"""Partial pooling: slopes in common, or shrunk towards the common ones, and an intercept of every node's own."""
+"""Partial pooling: slopes that are shared, or shrunk towards the shared ones, and an intercept per node."""
 
 from __future__ import annotations
 
@@ -42,37 +42,38 @@ def partial_pooling(
         \beta \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} \beta_k,
         \qquad \alpha_k \text{ stays}
 
-    over the nodes S at work, with :math:`(\beta_k, \alpha_k)` slopes and intercept after local steps from
-    :math:`(\beta, \alpha_k)`. A linear model, one full batch a round and a small step converge to least squares with an
-    indicator of every node. With ``lam`` a node is judged by slopes of its own, which are fitted to its samples and
-    shrunk towards the common ones, as if their sum of losses had a term :math:`\frac{\lambda}{2} \lVert \beta_k - \beta
-    \rVert^2`; of models with hidden layers these are the output layer's. They never leave the node
-    (`graphcollab.components.RandomSlopes`).
+    over the participating nodes S, with :math:`(\beta_k, \alpha_k)` slopes and intercept after local steps from
+    :math:`(\beta, \alpha_k)`. With one full batch a round and a small step size, a linear model converges to least
+    squares with an indicator per node. With ``lam`` a node is evaluated with its own slopes, which are fitted to its
+    samples and shrunk towards the shared ones, as if the sum of its losses had a term :math:`\frac{\lambda}{2} \lVert
+    \beta_k - \beta \rVert^2`; in models with hidden layers these are the slopes of the output layer. They never leave
+    the node (`graphcollab.components.RandomSlopes`).
 
-    With ``shrink`` intercepts are pulled to their mean :math:`\bar\alpha`, as if each node's mean loss had a term
-    :math:`\frac{\nu}{2 n_k} (\alpha_k - \bar\alpha)^2`, so the fewer samples a node has, the more it takes from the
-    others (`graphcollab.components.exchange.ShrinkIntercepts`).
+    With ``shrink`` intercepts are pulled towards their mean :math:`\bar\alpha`, as if each node's mean loss had a term
+    :math:`\frac{\nu}{2 n_k} (\alpha_k - \bar\alpha)^2`; the fewer samples a node has, the more it takes from the others
+    (`graphcollab.components.exchange.ShrinkIntercepts`).
 
-    What is not as in chapter 12:
+    Differences from chapter 12:
 
-    - Intercepts are shrunk towards their mean by a strength that is given, by default not at all, and not estimated.
-    - Slopes are shrunk towards those that fit all nodes best in common, not towards the mean of the nodes' own, by
-      equal amounts in all directions, and by a strength that is given and not estimated: choose it on validation data.
-    - Models are fitted by local steps and averaging. Several local steps a round converge to somewhere near the fit in
-      one place, since nodes whose data differ drift apart before they are averaged.
-    - In the first ``warmup`` rounds intercepts are averaged, too: where inputs are the same for all samples of a node
-      (a school's size), its own intercept would learn what their slopes should, which then hardly move.
+    - Intercepts are shrunk towards their mean by a given strength, by default 0, not by an estimated one.
+    - Slopes are shrunk towards those that jointly fit all nodes best, not towards the mean of the nodes' own slopes, by
+      equal amounts in all directions, and by a given strength, not an estimated one: tune it on validation data.
+    - Models are fitted by local steps and averaging. Several local steps a round converge only near the centralized
+      fit, since nodes with different data drift apart before they are averaged.
+    - In the first ``warmup`` rounds intercepts are averaged, too: if an input is the same for all samples of a node (a
+      school's size), the node's own intercept would learn what that input's slope should, and the slope would hardly
+      move.
 
     Args:
-        lam: λ, the pull of a node's slopes to the common ones, in samples: the more samples a node has, the further its
-            slopes may be from the others'. In the book's terms it is :math:`2 \sigma_y^2 / \sigma_\beta^2` for
-            ``loss="mse"`` and for classes :math:`1 / \sigma_\beta^2`, with the spread between nodes of a standardized
-            input's slope. None: slopes are common.
-        shrink: ν, the pull of intercepts to their mean. In the book's terms it is :math:`2 \sigma_y^2 /
-            \sigma_\alpha^2` for ``loss="mse"``, twice the ratio of the variances within and between nodes, and for
-            classes :math:`1 / \sigma_\alpha^2`: choose it on validation data, such as of 0, 1 and 10. With the whole of
-            slopes as ``part`` only.
-        warmup: Rounds in which intercepts are common as well, if ``part`` is slopes. Runs must be longer.
+        lam: λ, the pull of a node's slopes towards the shared ones, in samples: the more samples a node has, the
+            further its slopes may deviate. In the book's terms it is :math:`2 \sigma_y^2 / \sigma_\beta^2` for
+            ``loss="mse"`` and :math:`1 / \sigma_\beta^2` for classes, where σ_β is the spread between nodes of a
+            standardized input's slope. None: slopes are shared.
+        shrink: ν, the pull of intercepts towards their mean. In the book's terms it is :math:`2 \sigma_y^2 /
+            \sigma_\alpha^2` for ``loss="mse"``, twice the ratio of the variances within and between nodes, and
+            :math:`1 / \sigma_\alpha^2` for classes: tune it on validation data, for example over 0, 1 and 10. Only with
+            all slopes as ``part``.
+        warmup: Rounds in which intercepts are shared as well, if ``part`` is slopes. Runs must be longer.
         part: Part of the model that is shared. ``"slopes"``: all parameters but the output layer's bias.
     """
     local = fit(training)

@@ -1,4 +1,4 @@
-"""Nodes that look for peers, and what a search has to beat: random peers, and those of one's own true cluster."""
+"""Methods that search for peers, and their baselines: random peers, and peers of a node's own true cluster."""
 
 from __future__ import annotations
 
@@ -38,24 +38,24 @@ def dac(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    """DAC: nodes meet peers with probabilities that grow with the similarity measured, or told by peers.
+    """DAC: nodes meet peers with probabilities that grow with similarities, measured or reported by peers.
 
     `Decentralized adaptive clustering of deep nets is beneficial for client collaboration (Listo Zec et al., 2022)
     <https://arxiv.org/abs/2206.08839>`_, as in *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund
     University 2024), section 2.4.2.
 
-    Deviations, each an argument: similarities that a node knows are brought to [0, 1] before they become probabilities
-    (the thesis' "DAC with Min-Max scaling"), since a τ that suits one metric, one size of data or one moment of
-    training does not suit others; plain DAC is ``scale=None`` with a ``tau`` tuned for the metric, DAC-var
-    ``scale=None, growth=0.2``. Nodes tell what they have measured, as in the thesis' code; read literally, its text has
-    them tell all they know (``share="all"``). They tell of the ``tells`` others they measured last, and remember
-    ``limit`` of those they were told of, so that a round costs no more however many have been played; the thesis bounds
-    neither (``tells=None, limit=None``). All nodes merge at once, where published code lets one after the other.
+    Deviations, each an argument. Known similarities are scaled to [0, 1] before they become probabilities (the thesis'
+    "DAC with Min-Max scaling"), since a τ tuned for one metric, data size or stage of training does not suit others;
+    plain DAC is ``scale=None`` with a ``tau`` tuned for the metric, DAC-var ``scale=None, growth=0.2``. Nodes report
+    the similarities they have measured, as in the thesis' code; read literally, its text has them report all they know
+    (``share="all"``). They report on the ``tells`` nodes they measured last, and remember ``limit`` of the reported
+    ones, so the cost of a round does not grow over a run; the thesis bounds neither (``tells=None, limit=None``). All
+    nodes merge at once; published code merges them one after another.
 
     Args:
-        merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities peers were drawn with (eq.
-            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (ours; refused
-            for metrics that are no cosines).
+        merge: ``"fedavg"``: by sample counts; ``"similarity"``: by the probabilities with which peers were drawn (eq.
+            2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (our addition; rejected
+            for metrics that are not cosines).
     """
     similarity = as_similarity(metric, part)
     weigh = PeerWeights(similarity, merge=_merging(merge, similarity, tau))
@@ -79,26 +79,26 @@ def panm(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Phases:
-    """PANM: nodes keep the most similar peers met so far; later a mixture of two Gaussians says who is a neighbor.
+    """PANM: nodes keep their most similar peers so far; later a two-Gaussian mixture identifies the neighbors.
 
     `Towards effective clustered federated learning: a peer-to-peer framework with adaptive neighbor matching (Li et
     al., 2022) <https://arxiv.org/abs/2203.12285>`_, as in *With a Little Help from My Friends* (Hagander,
-    Ihre-Thomason, Lund University 2024), appendix B. First stage (NSMC): of the peers chosen before and ``samples`` new
-    ones the ``neighbors`` most similar are chosen. Second stage (NAEM): those are a node's bag; every few rounds it is
-    augmented from new peers by `GMMNeighborAugmentation`, and a node merges with random ones from its bag.
+    Ihre-Thomason, Lund University 2024), appendix B. First stage (NSMC): the ``neighbors`` most similar of the previous
+    peers and ``samples`` new ones are chosen. Second stage (NAEM): these form a node's bag. Every few rounds
+    `GMMNeighborAugmentation` augments it from new peers, and a node merges with random members of its bag.
 
     Args:
-        metric: What is measured. The paper has the inverse loss, and α times the cosine of the last updates plus
-            (1 − α) times that of the changes since the start, with an α it does not name. Default: α = 0, since last
-            updates become noise as models converge, and bags then fill with strangers.
-        neighbors: k, peers that a node merges with in a round.
-        samples: l, new peers in a round that looks for some.
-        every: τ, rounds between two augmentations.
+        metric: Similarity that is measured. The paper uses the inverse loss, and α times the cosine of the last updates
+            plus (1 − α) times that of the changes since the start, with an unspecified α. Default: α = 0, since last
+            updates become noise as models converge, and bags then fill with dissimilar nodes.
+        neighbors: k, the number of peers that a node merges with in a round.
+        samples: l, the number of new peers in a round that searches for peers.
+        every: τ, the number of rounds between two augmentations.
         merge: ``"fedavg"``: by sample counts, as in the paper; ``"softmax"``: by the cosines just measured, see
-            `SimilarityWeights` (ours; refused for other metrics), with which a node whose bag has strangers in it keeps
-            its own model.
-        tau: τ of that softmax. Peers' cosines of 1 − 1/τ and more count; with networks they are lower than with linear
-            models.
+            `SimilarityWeights` (our addition; rejected for other metrics); a node with dissimilar nodes in its bag then
+            keeps its own model.
+        tau: τ of that softmax. Peers with cosines of at least 1 − 1/τ count; cosines are lower with networks than with
+            linear models.
     """
     similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
     bag, weigher = NeighborBag(samples, neighbors, every, measure), _merging(merge, similarity, tau)
@@ -122,16 +122,17 @@ def pens(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Phases:
-    """PENS: nodes try random peers and count who turns out best, then gossip with those who did more than by chance.
+    """PENS: nodes test random peers, then gossip with those that ranked best more often than expected by chance.
 
     `Decentralized federated learning of deep neural networks on non-iid data (Onoszko et al., 2021)
     <https://arxiv.org/abs/2107.08517>`_. First stage: a node meets ``samples`` random peers, measures each model on its
-    own training data, and merges with the ``chosen`` best. Second stage: it merges with that many random ones of its
-    neighbors, who were chosen more often than expected. Merging is by sample counts, a node's own model included.
+    own training data, and merges with the ``chosen`` best. Second stage: it merges with as many random neighbors, which
+    are the peers that were chosen more often than expected. Models are merged by sample counts, including the node's
+    own.
 
     Args:
-        metric: What is measured; the paper's is the loss on own training data.
-        samples: n_sampled, random peers met in a round of the first stage; the paper's is 10.
+        metric: Similarity that is measured; in the paper, the loss on the node's own training data.
+        samples: n_sampled, the number of random peers met in a round of the first stage; 10 in the paper.
         chosen: m, at most ``samples``.
         explore_rounds: T_1, rounds of the first stage. The paper's 200 are meant for longer runs.
     """
@@ -154,10 +155,10 @@ def oracle(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    """Every round nodes merge with random peers of their own true cluster, which no method is told.
+    """Oracle: every round, nodes merge with random peers of their own true cluster, unknown in practice.
 
     The baseline "oracle" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
-    section 2.4.1. CoBo's oracle, FedAvg of everybody in the true cluster, is ``fedavg(within="cluster")``.
+    section 2.4.1. CoBo's oracle, FedAvg within the true cluster, is ``fedavg(within="cluster")``.
     """
     peers = PeerSampler(samples, within="cluster")
     return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
@@ -172,7 +173,7 @@ def random_peers(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    """Every round nodes merge with random peers: what a search for peers has to beat.
+    """Random peers: every round, nodes merge with random peers; the baseline for peer search.
 
     The baseline "random" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
     section 2.4.1. Models are averaged by sample counts, a node's own included.
@@ -182,7 +183,7 @@ def random_peers(
 
 
 def _merging(merge: str, similarity: Similarity, tau: float) -> Formula:
-    """Return how peers that were chosen are weighed: ``"fedavg"``, ``"similarity"`` or ``"softmax"``, by τ."""
+    """Return the weights of the chosen peers: ``"fedavg"``, ``"similarity"`` or ``"softmax"``, with τ."""
     if merge == "softmax" and similarity.unbounded:
         raise ConflictError(
             "merge",

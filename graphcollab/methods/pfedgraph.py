@@ -1,4 +1,4 @@
-"""pFedGraph: a compromise between listening to those who are alike and to everybody by their data."""
+"""pFedGraph: weights between those by similarity and those by sample counts."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def pfedgraph(
     buffers: Buffers = "keep",
     **training: Unpack[Training],
 ) -> Method:
-    r"""pFedGraph: every node infers whom to average with from data sizes and from how models have changed.
+    r"""pFedGraph: every node infers its aggregation weights from data sizes and from how models have changed.
 
     `Personalized Federated Learning with Inferred Collaboration Graphs (Ye, Ni, Wu, Chen, Wang, ICML 2023)
-    <https://proceedings.mlr.press/v202/ye23b.html>`_. A round: with :math:`u_i` the model that it begins with,
+    <https://proceedings.mlr.press/v202/ye23b.html>`_. One round, with :math:`u_i` the model at its start:
 
     .. math::
         \theta_i &\leftarrow \arg\min_\theta F_i(\theta) - \lambda \cos(\theta, u_i), \qquad
@@ -38,28 +38,29 @@ def pfedgraph(
         w_i &= \operatorname*{argmin}_{w \ge 0,\, \sum_j w_j = 1} \; -\sum_j w_j s_{ij} + \alpha \sum_j (w_j - p_j)^2,
             \qquad \theta_i \leftarrow \sum_j w_{ij} \theta_j
 
-    with p the shares of training samples, :math:`s_{ii} = 1`, and θ⁰ the initial model. The rows w are projections onto
-    the simplex (`SimplexWeights`), not symmetric and soon sparse. A node is judged by the average.
+    where p are the shares of training samples, :math:`s_{ii} = 1`, and θ⁰ is the initial model. The rows w are
+    projections onto the simplex (`SimplexWeights`), asymmetric and soon sparse. The evaluated model is the average.
 
-    The rule, its order and the defaults are those of the authors' code; the paper's full text was not consulted. What
-    differs from that code:
+    The rule, its order and the defaults follow the authors' code; the paper's full text was not consulted. Differences
+    from the authors' code:
 
-    - It adds :math:`+ \lambda \cos`, which pushes the model away from :math:`u_i`. A public re-implementation quotes
-      the paper with the sign here. ``lam=-0.01`` is the code's.
-    - Its first round is without that term: ``Phases(pfedgraph(lam=0.0), 1, pfedgraph())``.
+    - That code adds :math:`+ \lambda \cos`, which pushes the model away from :math:`u_i`. A public re-implementation
+      quotes the paper with the sign used here. ``lam=-0.01`` reproduces the code.
+    - Its first round omits that term: ``Phases(pfedgraph(lam=0.0), 1, pfedgraph())``.
     - :math:`u_i` is the average (the code's variant "approx"); its variant "cosine", the average of models divided by
-      their lengths, which would travel too, is not here.
-    - Its variant that compares the last layer alone (``compare="head"`` here) leaves out half of the pairs by mistake.
-    - Where edges are given, a row is over the node's neighbors and itself, and p is normalized there.
+      their norms, which would have to travel too, is not implemented.
+    - Its variant that compares only the last layer (``compare="head"`` here) leaves out half of the pairs by mistake.
+    - If edges are given, a row covers the node's neighbors and itself, and p is normalized over them.
     - It takes 200 or 400 steps a round.
 
-    Since θ⁰ is never renewed, cosines contain what all nodes have learned alike, and rise over the rounds; a row jumps
-    when one passes ``snap``. To compare, every model travels along every edge, also where the weight turns out zero.
+    Since θ⁰ is never renewed, cosines include what all nodes have learned in common, and rise over the rounds; a row
+    jumps when a cosine passes ``snap``. For the comparison, every model travels along every edge, even if the weight
+    turns out to be zero.
 
     Args:
-        alpha: α; large: weights by sample counts, as FedAvg's; small: all on those that are most alike.
-        lam: λ; 0 leaves the term out.
-        compare: Part of the models that is compared. Default: what is averaged.
+        alpha: α; large: weights by sample counts, as in FedAvg; small: all weight on the most similar nodes.
+        lam: λ; 0 disables the term.
+        compare: Part of the models that is compared. Default: the part that is averaged.
     """
     metric = CosineUpdates(0.0, part if compare is None else compare)
     weigh = PeerWeights(metric, merge=SimplexWeights(alpha, snap))

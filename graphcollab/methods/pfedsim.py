@@ -28,7 +28,7 @@ def pfedsim(
     buffers: Buffers = "average",
     **training: Unpack[Training],
 ) -> Method | Phases:
-    r"""pFedSim: nodes begin with FedAvg; then each gets a backbone of its own, averaged by similarity of classifiers.
+    r"""pFedSim: after a FedAvg warm-up, each node gets its own backbone, averaged by classifier similarity.
 
     `pFedSim: Similarity-Aware Model Aggregation Towards Personalized Federated Learning
     <https://arxiv.org/abs/2305.15706>`_ (Tan et al., 2023). After the local steps of a round, a server takes
@@ -43,19 +43,19 @@ def pfedsim(
         \omega_i \leftarrow \sum_j \alpha_{ij} \omega_j, \qquad
         \alpha_{ij} \propto -\log\big(1 - \max(0, \cos(\phi_i, \phi_j))\big)
 
-    while classifiers stay with their nodes. A graph that is given says whose backbones a node may get; by default, all.
-    The averages of the warm-up are then over connected components, whose nodes must all be allowed to hear each other.
+    while classifiers stay with their nodes. A given graph defines whose backbones a node may get; by default, all. The
+    averages of the warm-up are then over connected components, whose nodes must all be allowed to hear each other.
 
-    Where this is not the authors' code: similarities are capped for all pairs and not for a node with itself alone (by
-    0.9999), so that equal classifiers weigh the same as the own one;
-    under client sampling a mixture is of the nodes at work, not of what others sent long ago; a node's own classifier
-    is not sent back to it. As there, nodes are judged by the models that they trained last, before mixing (`Judge`).
+    Differences from the authors' code: similarities are capped (at 0.9999) for all pairs, not only for a node with
+    itself, so equal classifiers get the same weight as the node's own; under client sampling a mixture is over the
+    participating nodes, not over models that other nodes sent long ago; a node's own classifier is not sent back to it.
+    As in that code, nodes are evaluated with the models they trained last, before mixing (`Judge`).
 
     Args:
-        warmup: Rounds of FedAvg. The paper plays half of all rounds so.
-        cap: The greatest similarity that counts.
-        part: What is mixed after the warm-up, ω: parts that architectures have in common; ``"head"`` mixes classifiers,
-            by their own similarity. Parts that are neither this nor the classifier are the node's own.
+        warmup: Rounds of FedAvg; half of all rounds in the paper.
+        cap: The largest similarity that counts.
+        part: The part mixed after the warm-up, ω: parts that all architectures share; ``"head"`` mixes classifiers, by
+            their own similarity. Parts that are neither this nor the classifier stay with the node.
     """
     personalized = Method(
         "pfedsim",

@@ -1,4 +1,4 @@
-"""`Phases`: one method until a round, then another."""
+"""`Phases`: one method up to a given round, then another."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ __all__ = ["Phases"]
 
 @dataclass(frozen=True)
 class Phases(Playable):
-    """One method until a round, then another.
+    """One method up to a given round, then another.
 
-    The next one starts from the same models. Of what the first one kept in the ``Data`` it finds what its own pieces
-    keep too: personal models go on under a second Ditto, and are forgotten under anything else.
+    The next method starts from the same models. It takes over the state in the ``Data`` that its own pieces keep as
+    well: personal models continue under a second Ditto and are dropped under any other method.
 
     Args:
         method: The method of the first rounds.
-        until: First round, from 0, that is played by the next one; at least 1.
+        until: First round, counted from 0, that the next method plays; at least 1.
         next: A method, or further phases, whose ``until`` is later.
 
     Raises:
-        ValueError: If further phases do not begin later.
+        ValueError: If further phases do not start later.
     """
 
     method: Method | Phases
@@ -52,7 +52,7 @@ class Phases(Playable):
 
     @property
     def name(self) -> str:
-        """Both names; the one name of phases that have the same."""
+        """Both names, or the common name if they are equal."""
         return self.next.name if self.method.name == self.next.name else f"{self.method.name}→{self.next.name}"
 
     @property
@@ -66,7 +66,7 @@ class Phases(Playable):
         return self.method.stops and self.next.stops
 
     def should_stop(self, data: Data) -> bool:
-        """Tell whether there is nothing left to do: all nodes have stopped and no phase wakes them up."""
+        """Return whether nothing is left to do: all nodes have stopped and no phase wakes them up."""
         now = self.at(data.round)
         return now.should_stop(data) and (now is self.next or self.next.stops)
 
@@ -79,11 +79,11 @@ class Phases(Playable):
         return first + self.next.local_steps(sizes, rounds, max(start, self.until))
 
     def at(self, round_: int) -> Method | Phases:
-        """Return the method, or the further phases, that a round belongs to."""
+        """Return the method, or the further phases, of a round."""
         return self.method if round_ < self.until else self.next
 
     def last(self, played: int) -> Method:
-        """Return the method that played last, after a number of rounds; before the first, the one that will."""
+        """Return the method that played last after ``played`` rounds; before the first, the one that will play."""
         return self.at(max(played - 1, 0)).last(played)
 
     def check(self, tasks: Tasks) -> None:
@@ -92,22 +92,22 @@ class Phases(Playable):
 
     @in_step
     def start(self, data: Data, env: Env) -> Data:
-        """Start the first phase, and try the next one, so that it is refused now; its warnings come in its time."""
+        """Start the first phase, and try the next, so that it fails now if at all; it issues its warnings when due."""
         started = self.method.start(data, env)
         with own_filter("ignore"):
             self._begin_next(started, env)
         return started
 
     def play(self, data: Data, env: Env) -> Data:
-        """Play one round of the phase at hand; the next phase is started when its time comes."""
+        """Play one round of the current phase; start the next phase when its round comes."""
         if data.round == self.until:
             data = self._begin_next(data, env)
         return self.at(data.round).play(data, env)
 
     def models(self, data: Data, env: Env) -> Stacks:
-        """Return the models of the phase that played last."""
+        """Return the evaluated models of the phase that played last."""
         return self.last(data.round).models(data, env)
 
     def _begin_next(self, data: Data, env: Env) -> Data:
-        """Start the next phase, without what only this one kept."""
+        """Start the next phase, without the state that only this one kept."""
         return self.next.start(end_phase(data, self.method.fields, self.next.last(self.until + 1).fields), env)

@@ -1,4 +1,4 @@
-"""What outlasts a run: its history, checkpoints, the learned graph, and models that predict without training code."""
+"""Data that outlive a run: its history, checkpoints, the learned graph, and models for use without training code."""
 
 from typing import TYPE_CHECKING
 

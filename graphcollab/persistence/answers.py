@@ -1,4 +1,4 @@
-"""`Predicts`: what every site's model says about new samples, of a run that has ended or of models that were saved."""
+"""`Predicts`: predictions of every site's model for new samples, from a finished run or from saved models."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from graphcollab.engine.guards import LookUps, OutsideError
 
 Kind: TypeAlias = Literal["classes", "binary", "values", "rates"]
 
-LOSSES: dict[Kind, tuple[object, ...]] = {  # of which it is known what outputs mean
+LOSSES: dict[Kind, tuple[object, ...]] = {  # losses with known meaning of the outputs
     "classes": ("cross_entropy", F.cross_entropy, nn.CrossEntropyLoss, F.nll_loss, nn.NLLLoss),
     "binary": ("bce", F.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss),
     "values": (
@@ -41,11 +41,11 @@ LOSSES: dict[Kind, tuple[object, ...]] = {  # of which it is known what outputs 
 
 @dataclass(frozen=True)
 class Answers:
-    """How outputs are read: as logits of ``"classes"`` [n, C, ...] or ``"binary"`` [n, ...] or [n, 1], or ``"values"``.
+    """Meaning of outputs: logits of ``"classes"`` [n, C, ...] or ``"binary"`` [n, ...] or [n, 1], or ``"values"``.
 
-    ``"rates"`` are multiples of ``scale``, and outputs their logarithms. ``logits``: by the loss outputs are logits, so
-    probabilities can be told; without ``classes`` they are numbers. Logits are divided by ``temperature``. The second
-    of two classes is predicted where it is more probable than ``threshold``.
+    ``"rates"`` are multiples of ``scale``, with outputs as their logarithms. ``logits``: according to the loss, outputs
+    are logits, so probabilities are defined. Without names in ``classes``, classes are numbers. Logits are divided by
+    ``temperature``. The second of two classes is predicted if its probability exceeds ``threshold``.
     """
 
     kind: Kind
@@ -69,7 +69,7 @@ class Answers:
         classes: tuple[Any, ...],
         scale: float = 1.0,
     ) -> Answers:
-        """Read off a loss, and where it is a function of the user's own off targets and outputs, what outputs mean."""
+        """Return the meaning of outputs, given by a loss or, for a custom function, by targets and outputs."""
         for kind, known in LOSSES.items():
             if any(loss is one or loss == one or (isinstance(one, type) and isinstance(loss, one)) for one in known):
                 return cls(kind, kind in ("classes", "binary"), classes, scale)
@@ -79,7 +79,7 @@ class Answers:
         return cls("classes" if several else "binary", False, classes)
 
     def predict(self, outputs: Tensor) -> np.ndarray:
-        """Return a class per sample, by name where classes have names, or values, or rates."""
+        """Return a class per sample, by name if classes have names, or values, or rates."""
         if self.kind in ("values", "rates"):
             return (self.scale * _flat(outputs).exp() if self.kind == "rates" else _flat(outputs)).numpy()
         if self.kind == "classes" and outputs.dim() < 2:
@@ -95,7 +95,7 @@ class Answers:
         return np.array(self.classes)[found] if self.classes else found
 
     def probabilities(self, outputs: Tensor) -> np.ndarray:
-        """Return probabilities of the classes, [n, C, ...]; of several binary labels, that of each, [n, ...]."""
+        """Return probabilities of the classes, [n, C, ...]; for several binary labels, that of each, [n, ...]."""
         if self.kind in ("values", "rates"):
             raise UnsupportedError("loss", "a regression has no classes, so no probabilities: use predict")
         if not self.logits:
@@ -116,7 +116,7 @@ def _flat(outputs: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Reading:
-    """How samples of sites are read, each of inputs of ``shape`` and ``dtype``, and (``answers``) their outputs."""
+    """How samples of sites are read, with inputs of ``shape`` and ``dtype``, and (``answers``) how outputs are read."""
 
     names: tuple[str, ...]
     preparation: Preparation | None
@@ -127,14 +127,14 @@ class Reading:
 
     @classmethod
     def of(cls, tasks: Tasks) -> Reading:
-        """Return how samples are read as those of tasks."""
+        """Return how samples of the given tasks are read."""
         pool, prepared = tasks.pools[tasks.splits["train"].pool], tasks.preparation
         classes = () if prepared is None else prepared.classes
         own = lambda outputs: Answers.of(tasks.loss, pool.targets, outputs, classes, tasks.scale)  # noqa: E731
         return cls(tasks.names, prepared, tasks.input_shape, pool.inputs.dtype, own)
 
     def name(self, site: Node | None) -> str | None:
-        """Return a site's name, that of all together if it is None; of one that is not there an error says so."""
+        """Return a site's name, or that of the model of all sites for None; raise an error for unknown sites."""
         if site is None and self.shared:
             return None
         try:
@@ -145,7 +145,7 @@ class Reading:
             raise
 
     def samples(self, site: Node | None, samples: Any) -> Tensor:
-        """Return a site's samples as the models read them."""
+        """Return a site's samples in the form that the models read."""
         name, shape, dtype = self.name(site), self.shape, self.dtype
         expected = f"[n, {', '.join(map(str, shape))}]" if shape else "[n]"
         rows = isinstance(samples, list | tuple) and any(isinstance(row, Mapping) for row in samples)
@@ -157,7 +157,7 @@ class Reading:
                     "tasks of these models had no preparation, which would turn tables into numbers",
                 )
             samples = self.preparation.apply(samples, name)
-        try:  # copied, as torch warns of arrays that cannot be written to
+        try:  # copied, since torch warns of read-only arrays
             read = torch.as_tensor(samples if isinstance(samples, Tensor) else np.array(samples, order="C")).cpu()
         except (TypeError, ValueError) as error:
             raise InvalidTypeError("samples", f"expected an array of numbers of shape {expected}: {error}") from error
@@ -178,7 +178,7 @@ class Reading:
 
 
 class Predicts(ABC):
-    """What can predict by every site's model."""
+    """Base of objects that predict by every site's model."""
 
     @abstractmethod
     def model(self, site: Any) -> nn.Module:
@@ -189,7 +189,7 @@ class Predicts(ABC):
         """Return how samples of sites are read."""
 
     def outputs(self, site: Node | None, samples: Any) -> Tensor:
-        """Return what a site's model returns for samples; see `predict`."""
+        """Return the raw outputs of a site's model for samples; see `predict`."""
         reading = self._reading()
         inputs, module = reading.samples(site, samples), self.model(site)
         inputs = inputs.to(next(module.parameters()).device)
@@ -204,25 +204,25 @@ class Predicts(ABC):
                 ) from error
 
     def predict(self, site: Node | None, samples: Any) -> np.ndarray:
-        """Predict by a site's model.
+        """Predict with a site's model.
 
         Args:
-            site: The site, by name or position; where all names are whole numbers, a number is a name. None: another
-                one, by the model of all sites together, if one was saved (`Models.has_shared`).
-            samples: An array or tensor [n, ...] as the models were trained with; or, where the tasks had a preparation,
-                what it reads, such as a frame with the same columns, or a list of rows as dicts.
+            site: The site, by name or position; if all names are whole numbers, a number is a name. None: any other
+                site, with the model of all sites together, if one was saved (`Models.has_shared`).
+            samples: An array or tensor [n, ...] like the training inputs; or, if the tasks had a preparation, its
+                input, such as a frame with the same columns, or a list of rows as dicts.
 
         Returns:
-            A class per sample, by the name that it had in the data if it had one, else as a number; or with targets
-            that are real numbers the predicted values, in the units of the table if it was one; by
-            ``loss="poisson"`` the predicted rates, which are mean counts, and by ``"cox"`` the logarithm of the hazard
-            ratio, of which only differences between samples of one site mean something.
+            A class per sample, by its name in the data if it had one, else as a number. With real-valued targets, the
+            predicted values, in the units of the table if there was one; with ``loss="poisson"``, the predicted rates,
+            which are mean counts; and with ``"cox"``, the logarithm of the hazard ratio, of which only differences
+            between samples of one site are meaningful.
 
         Raises:
             KeyError: If there is no such site.
             TypeError: If several sites are given at once.
-            ValueError: If samples are not of the shape that the models read, hold numbers that are not finite, or lead
-                to ids that an embedding has not.
+            ValueError: If samples do not have the shape that the models read, contain non-finite numbers, or lead to
+                ids that an embedding does not have.
         """
         outputs, reading = self.outputs(site, samples).cpu(), self._reading()
         answers = reading.answers(outputs)
@@ -234,8 +234,8 @@ class Predicts(ABC):
         """Return the probability of every class by a site's model, [n, C], in the order of ``classes``.
 
         Raises:
-            ValueError: As `predict`, and where outputs are no logits of classes: in a regression, or after training
-                with a loss of the user's own (see `outputs`).
+            ValueError: As in `predict`, and if outputs are not logits of classes: in a regression, or after training
+                with a custom loss (see `outputs`).
         """
         outputs = self.outputs(site, samples).cpu()
         return self._reading().answers(outputs).probabilities(outputs)

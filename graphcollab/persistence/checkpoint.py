@@ -1,10 +1,10 @@
 """Checkpoints: folders that `train.folder` reads, named by the number of their round.
 
 round-000100/
-manifest.json          what the run is, and how the tensors fit together
-state.safetensors      the tensors of the state, in a run of several processes without the rows of nodes' models
-rows-00000.safetensors the rows of the nodes of one process, named by the first of them; one file for each process
-history.jsonl          the history, a line for every evaluation, recorded graph and score
+manifest.json          identity of the run, and the structure of the tensors
+state.safetensors      the tensors of the state; in a multi-process run without the rows of nodes' models
+rows-00000.safetensors the rows of the nodes of one process, named by its first node; one file per process
+history.jsonl          the history, a line per evaluation, recorded graph and score
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ VALUES, BY_ROUND = "values", ("graphs", "scores")
 GROWING = ("rounds", "seconds", VALUES, *BY_ROUND)
 
 Known: TypeAlias = dict[tuple[Any, ...], tuple[tuple[Any, ...], str]]
-"""Lines that were made, with what they hold, by the identities of that."""
+"""Lines already made, with their contents, by the identities of these."""
 Loaded: TypeAlias = tuple[Data, History, dict[str, Any]]
 
 
 def write_rows(folder: Path, nodes: Tensor, rows: Mapping[str, Any]) -> dict[str, Any]:
-    """Write the rows of some nodes, [k], and return what `write_checkpoint` needs of them."""
+    """Write the rows of some nodes, [k], and return the entry that `write_checkpoint` needs for them."""
     tensors: dict[str, Tensor] = {}
     name = f"rows-{int(nodes[0]):05d}"
     code = encode({"nodes": nodes, "rows": dict(rows)}, name, tensors)
@@ -70,7 +70,7 @@ def write_checkpoint(
     rows: Sequence[Mapping[str, Any]] = (),
     known: Known | None = None,
 ) -> None:
-    """Write a checkpoint but for the ``rows`` that `write_rows` has written, which the ``data`` lack."""
+    """Write a checkpoint except for the ``rows`` that `write_rows` has written, which are not in ``data``."""
     tensors: dict[str, Tensor] = {}
     content = {
         "state": encode({name: data[name] for name in sorted(data)}, "data", tensors),
@@ -87,7 +87,7 @@ def write_checkpoint(
 
 @checked
 def load_checkpoint(path: str | Path) -> Loaded:
-    """Return the state on the CPU, the history and what the run was; nothing in the checkpoint is executed.
+    """Return the state on the CPU, the history and the identity of the run; nothing in the checkpoint is executed.
 
     The path is that of one checkpoint, such as ``runs/digits/round-000020``.
 
@@ -110,10 +110,10 @@ def load_checkpoint(path: str | Path) -> Loaded:
 
 
 def newest(folder: str | Path) -> tuple[Path, Loaded] | None:
-    """Return the newest undamaged checkpoint of a run with its content, or None where there is no checkpoint.
+    """Return the newest undamaged checkpoint of a run with its content, or None if there is no checkpoint.
 
-    Checkpoints are renamed into place when whole, so a damaged one is the work of a disk or of somebody; it is passed
-    over with a warning. It is a DamagedError if all are, a VersionError if one is of another version.
+    Checkpoints are renamed into place when complete, so damage comes from a disk or a person; a damaged one is skipped
+    with a warning. A DamagedError is raised if all are damaged, a VersionError if one is of another version.
     """
     paths, problem = list_checkpoints(folder), None
     for path in paths:  # older ones as well: the run would remove them
@@ -134,19 +134,19 @@ def newest(folder: str | Path) -> tuple[Path, Loaded] | None:
 
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
-    """List the checkpoints in a folder, oldest first; those still being written have another name."""
+    """List the checkpoints in a folder, oldest first; unfinished ones have another name."""
     inside = Path(folder).iterdir() if Path(folder).is_dir() else ()
     found = {path: [int(part or 0) for part in name.groups()] for path in inside if (name := NAME.fullmatch(path.name))}
     return sorted(found, key=lambda path: found[path])
 
 
 def is_stale(path: Path) -> bool:
-    """Tell whether a name is that of a checkpoint that was being written."""
+    """Return whether a name is that of an unfinished checkpoint."""
     return path.name.startswith(".round-") and path.name.endswith(PART)
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Remove a checkpoint; it loses its name first, so it is there whole or not at all."""
+    """Remove a checkpoint; it is renamed first, so it exists completely or not at all."""
     if path.is_dir() and not path.is_symlink():
         path = path if is_stale(path) else path.rename(own_name(path))
         shutil.rmtree(path)
@@ -155,12 +155,12 @@ def remove_checkpoint(path: Path) -> None:
 
 
 def small_fields(history: History) -> dict[str, Any]:
-    """Return the fields that do not grow with the rounds, which are in the manifest."""
+    """Return the fields that do not grow with the rounds, which are stored in the manifest."""
     return {name: value for name, value in vars(history).items() if name not in GROWING}
 
 
 def to_lines(history: History, known: Known) -> bytes:
-    """Return a history's lines, reusing those ``known`` and adding others; entries must not be changed in place."""
+    """Return a history's lines, reusing those in ``known`` and adding others; entries must not be changed in place."""
     before = dict(known)
     known.clear()
     for kind in (VALUES, *BY_ROUND):
@@ -171,7 +171,7 @@ def to_lines(history: History, known: Known) -> bytes:
 
 
 def from_lines(content: bytes, small: Mapping[str, Any]) -> History:
-    """Return the history of lines and of the fields that `small_fields` has returned."""
+    """Return the history, given its lines and the fields of `small_fields`."""
     history = History(**small)
     for line in content.splitlines():
         told = json.loads(line)

@@ -1,4 +1,4 @@
-"""Folders of tensors in safetensors and everything else in JSON, read whole or not at all.
+"""Folders with tensors in safetensors and everything else in JSON, read completely or not at all.
 
 manifest.json  {"sha256" of the manifest, "format", "version", "files": {name: {"bytes", "sha256"}}, "content"}
 
@@ -39,40 +39,40 @@ from graphcollab.nn import MixingEncoder
 from graphcollab.persistence.lock import LOCK, hold_folder
 
 MANIFEST, TENSORS = "manifest.json", r"tensors-[0-9a-f]{16}\.safetensors"
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # of files, which leads to no other folder
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # file names, which cannot lead to other folders
 OURS = re.compile(rf"manifest\.json|{TENSORS}|\.(manifest\.json|{TENSORS})\.[0-9a-f]+{re.escape(PART)}|\{LOCK}")
-MOST = 2**28  # bytes of a manifest: that of a million sites has less
+MOST = 2**28  # maximum size of a manifest in bytes: that of a million sites is smaller
 PATIENCE = 60.0  # seconds that a writer waits for another one
-READS = 3  # how often a folder is read that is replaced meanwhile
-DAMAGES = (  # what decoding may end in if the content was made up
+READS = 3  # attempts to read a folder that is replaced meanwhile
+DAMAGES = (  # errors that decoding of invalid content may raise
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, StopIteration, struct.error),
     *(TypeError, ValueError),
 )
 
 Content: TypeAlias = dict[str, Any]
 Files: TypeAlias = Mapping[str, Mapping[str, Any]]
-"""The entries of files in a manifest, by their names."""
+"""Entries of files in a manifest, by file name."""
 
 
 def write_file(path: Path, content: bytes) -> dict[str, Any]:
-    """Write a new file, and return its entry in a manifest by its name."""
+    """Write a new file, and return its manifest entry by name."""
     write_new(path, content)
     return {path.name: _entry(content)}
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
-    """Write tensors, which may be on any device, into a new file; return its entry in a manifest by its name."""
+    """Write tensors, on any device, into a new file, and return its manifest entry by name."""
     return write_file(path, _packed(tensors))
 
 
 def entry_of(path: Path) -> dict[str, Any]:
-    """Return a file's entry in a manifest."""
+    """Return the manifest entry of a file."""
     with path.open("rb") as opened:
         return {"bytes": _length_of(path), "sha256": hashlib.file_digest(opened, "sha256").hexdigest()}
 
 
 def write_manifest(folder: Path, kind: str, version: int, files: Files, content: Mapping[str, Any]) -> None:
-    """Write a manifest in place of the one before, after the files that it names."""
+    """Replace the manifest, after the files that it names have been written."""
     manifest = {"format": kind, "version": version, "files": files, "content": content}
     write_whole(folder / MANIFEST, _sealed(json.dumps(manifest).encode()))
 
@@ -94,7 +94,7 @@ def write_folder(
         _require_kind(folder, kind)  # another writer may have put something there
         write_whole(folder / name, stored)
         write_manifest(folder, kind, version, {name: entry}, content)
-        for path in folder.iterdir():  # the content before, and files that a killed process was writing
+        for path in folder.iterdir():  # the previous content, and files of a killed process
             if path.name not in (MANIFEST, name, LOCK) and OURS.fullmatch(path.name):
                 path.unlink(missing_ok=True)
     return folder
@@ -118,7 +118,7 @@ def read_folder(folder: str | Path, kind: str, version: int) -> tuple[Content, d
 
 
 def verify(folder: Path, kind: str, version: int) -> tuple[Content, Files]:
-    """Return a manifest's content and files, if checksums fit; else a DamagedError, FormatError or VersionError."""
+    """Return a manifest's content and files if checksums match; else a DamagedError, FormatError or VersionError."""
     require_version(folder, kind, version)
     manifest = _read_manifest(folder)
     with damage_of(folder):
@@ -132,18 +132,18 @@ def verify(folder: Path, kind: str, version: int) -> tuple[Content, Files]:
 
 
 def read_tensors(folder: Path, files: Files) -> dict[str, Tensor]:
-    """Return the tensors of all verified files of safetensors, on the CPU."""
+    """Return the tensors of all verified safetensors files, on the CPU."""
     tensors: dict[str, Tensor] = {}
     for name in files:
         if name.endswith(".safetensors"):
             with safe_open(folder / name, "pt") as stored:
-                # a clone has the memory layout of any other tensor, so sums come out the same to the last bit
+                # a clone has the memory layout of any other tensor, so sums are equal to the last bit
                 tensors |= {key: stored.get_tensor(key).clone() for key in stored.keys()}  # noqa: SIM118 - not a dict
     return tensors
 
 
 def require_version(folder: Path, kind: str, version: int, advice: str = "use the graphcollab that wrote it") -> None:
-    """Refuse a folder of another version of its format; a manifest that cannot be read has none."""
+    """Reject a folder of another version of its format; an unreadable manifest has no version."""
     with suppress(DamagedError):
         manifest = _read_manifest(folder)
         if manifest.get("format") == kind and (found := manifest.get("version")) != version:
@@ -154,7 +154,7 @@ def require_version(folder: Path, kind: str, version: int, advice: str = "use th
 
 
 def require_own(folder: Path, is_own: Callable[[Path], bool]) -> None:
-    """Refuse to write into a folder with anything that is not one's own; an ExistsError names it."""
+    """Reject a folder that contains foreign files; an ExistsError names one."""
     if not os.path.lexists(folder):
         return
     if not folder.is_dir():
@@ -189,7 +189,7 @@ def _require_kind(folder: Path, kind: str) -> None:
 
 
 def _read_manifest(folder: Path) -> Content:
-    """Return what a manifest says; a DamagedError if it is missing, no regular file, too long, or was changed."""
+    """Return the content of a manifest; a DamagedError if it is missing, no regular file, too long, or was changed."""
     with damage_of(folder):
         if (length := _length_of(folder / MANIFEST)) > MOST:
             raise ValueError(f"{MANIFEST} has {length} bytes, expected {MOST} at most")
@@ -201,21 +201,21 @@ def _read_manifest(folder: Path) -> Content:
 
 
 def _sealed(text: bytes) -> bytes:
-    """Return the JSON of a mapping with its checksum, as the first entry."""
+    """Return the JSON of a mapping with its checksum as the first entry."""
     return b'{"sha256": "%s", ' % _digest(text).encode() + text[1:]
 
 
 def _verify_file(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
     if not NAME.fullmatch(name):
         raise ValueError(f"{name!r} is no name of a file")
-    if (length := _length_of(folder / name)) != entry["bytes"]:  # before all of it is read
+    if (length := _length_of(folder / name)) != entry["bytes"]:  # checked before all of it is read
         raise ValueError(f"{name} has {length} bytes, expected {entry['bytes']}")
     if entry_of(folder / name)["sha256"] != entry["sha256"]:
         raise ValueError(f"the checksum of {name} does not fit")
 
 
 def _length_of(path: Path) -> int:
-    """Return a file's length in bytes; a ValueError if it is a pipe or a device, which do not end."""
+    """Return a file's length in bytes; a ValueError if it is a pipe or a device, which have no end."""
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
         raise ValueError(f"{path.name} is no regular file")
@@ -239,9 +239,9 @@ _VALUES = {kind.__name__: kind for kind in (Stacks, ParamSpec, Relation, MixingE
 
 
 def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True) -> Any:
-    """Turn a tensor, plain value, value of the package, or containers of such into JSON; else an InvalidTypeError.
+    """Encode a tensor, plain value, value of the package, or containers of these as JSON; else an InvalidTypeError.
 
-    Tensors go into ``tensors`` on the CPU (``copy``: with memory of their own), of equal rows only one.
+    Tensors are put into ``tensors`` on the CPU (``copy``: in memory of their own), of equal rows only one.
     """
     if isinstance(value, Tensor):
         repeated = value.shape[0] if value.dim() > 1 and value.stride(0) == 0 and value.shape[0] > 1 else 0
@@ -267,7 +267,7 @@ def encode(value: Any, name: str, tensors: dict[str, Tensor], copy: bool = True)
 
 
 def decode(code: Any, tensors: Mapping[str, Tensor]) -> Any:
-    """Undo `encode`."""
+    """Invert `encode`."""
     if isinstance(code, list):
         return [decode(item, tensors) for item in code]
     if not isinstance(code, dict):

@@ -1,4 +1,4 @@
-"""`History`: what was measured in a run, round by round."""
+"""`History`: the values measured in a run, round by round."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcollab.analysis.metrics import METRICS
 from graphcollab.analysis.metrics.statistics import summarize
 from graphcollab.data.tasks import Tasks
 
-MISSING = {  # what a summary is of, the best first, and what is missing then
+MISSING = {  # values of a summary, the best first, and what is missing for better ones
     "test_metric": "",
     "val_metric": (
         "no node has test samples: give `test` to Tasks.from_samples, or take tasks.hold_out(0.2, into='test')"
@@ -31,7 +31,7 @@ MISSING = {  # what a summary is of, the best first, and what is missing then
 
 
 def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
-    """Say that errors are in standard deviations where targets were standardized, and how large one is."""
+    """Return a note that errors are in standard deviations, and their size, if targets were standardized."""
     told = tasks.preparation
     aim = None if told is None else told.target
     named = [name for name in metrics if name in METRICS and METRICS[name].unit]
@@ -49,28 +49,28 @@ def in_deviations(tasks: Tasks, metrics: Iterable[str]) -> str:
 
 @dataclass
 class History:
-    """Values per node at every evaluated round, and the graph at the rounds asked for.
+    """Values per node at every evaluated round, and the graph at the requested rounds.
 
     Args:
         names: Names of the nodes.
         metric: Name of the task's metric.
-        higher_is_better: Whether a larger value of it is better.
+        higher_is_better: Whether larger values of the metric are better.
         rounds: Rounds played before each evaluation.
-        seconds: Seconds since the start at each evaluation (not part of what a resumed run repeats).
+        seconds: Seconds since the start at each evaluation (not reproduced by a resumed run).
         values: For every field [K] per evaluation: ``train_loss``, ``val_loss``, ``val_metric``, ``test_loss``,
-            ``test_metric``, ``bytes_sent``, ``messages_sent``, and what callbacks observed (`Callback.values`).
+            ``test_metric``, ``bytes_sent``, ``messages_sent``, and the values of callbacks (`Callback.values`).
         graphs: ``(edge_index, edge_weight)`` used in a round, by its number counted from 1.
         scores: ``(edge_index, similarity)`` measured in a round, by its number counted from 1.
-        isolated: Nodes that were left behind because they diverged, with the round, counted from 1.
-        isolated_because: What was found with each of them.
-        refused: Nodes that counted as away because what came of them could be no model, with the rounds, from 1.
-        findings: What was found wrong with nodes or with weights, by code; ``numbers`` has the ``round`` and the names
-            of the ``nodes``. Every run looks at its end for weights that say nothing, ``"own model only"``, ``"one
-            model only"``, ``"uniform weights"`` or, without a warning, ``"still equal weights"``, and for losses more
-            than ten times those of the initial model and of outputs of zero, ``"diverged"``.
-        observed: What callbacks have to know of the last round when a run is resumed, [K] by name. Between sites it
-            stays at each, and so do evaluations of the same name.
-        returned: Which evaluation the returned models are of: the last, or with early stopping the best.
+        isolated: Nodes that were isolated because they diverged, with the round, counted from 1.
+        isolated_because: The reason for each of them.
+        refused: Nodes treated as away because their rows were implausible as models, with the rounds, from 1.
+        findings: Problems found with nodes or weights, by code; ``numbers`` has the ``round`` and the names of the
+            ``nodes``. Every run checks at its end for uninformative weights, ``"own model only"``, ``"one model
+            only"``, ``"uniform weights"`` or, without a warning, ``"still equal weights"``, and for losses more than
+            ten times those of the initial model and of outputs of zero, ``"diverged"``.
+        observed: State of callbacks from the last round for a resumed run, [K] by name. Between sites it stays at each
+            site, and so do evaluations of the same name.
+        returned: Evaluation of the returned models: the last, or with early stopping the best.
     """
 
     names: tuple[str, ...]
@@ -89,7 +89,7 @@ class History:
     returned: int = -1
 
     def add(self, round_: int, seconds: float, values: Mapping[str, Tensor]) -> None:
-        """Append one evaluation; what was not evaluated before, or is not any more, has no values (NaN) there."""
+        """Append one evaluation; fields not evaluated before, or no longer evaluated, have no values (NaN) there."""
         new = {name: value.detach().cpu().double() for name, value in values.items()}
         nothing = torch.full((len(self.names),), math.nan, dtype=torch.float64)
         for name in {**self.values, **new}:
@@ -98,7 +98,7 @@ class History:
         self.seconds.append(seconds)
 
     def forget(self, round_: int) -> None:
-        """Take a round's evaluation out again, if it is the last one there."""
+        """Remove a round's evaluation, if it is the last one."""
         if self.rounds[-1:] == [round_]:
             self.rounds.pop()
             self.seconds.pop()
@@ -119,7 +119,7 @@ class History:
         return f"History({len(self.names)} nodes, round {[0, *self.rounds][-1]}; {reached})"
 
     def table(self, name: str) -> Tensor:
-        """Return a field at all evaluations, [T, K]; a KeyError names what was recorded."""
+        """Return a field at all evaluations, [T, K]; a KeyError lists the recorded fields."""
         if name not in self.values:
             raise UnknownError("name", f"the history has no {name!r}; it has {sorted(self.values)}")
         return torch.stack(self.values[name])
@@ -129,21 +129,21 @@ class History:
         return self.table(name)[-1]
 
     def final(self, name: str) -> Tensor:
-        """Return a field at the evaluation that the returned models are of, [K]."""
+        """Return a field at the evaluation of the returned models, [K]."""
         return self.table(name)[self.returned]
 
     def mean(self, name: str) -> list[float]:
         """Return a field's mean over nodes at every evaluation.
 
-        Nodes without a value are left out (no samples, no member, a metric that is not defined), but a node that has
-        diverged makes the mean of losses infinite and leaves that of metrics without a value (NaN).
+        Nodes without a value are left out (no samples, not a member, an undefined metric), but a diverged node makes
+        the mean of losses infinite and that of metrics undefined (NaN).
         """
         means: list[float] = self.table(name).nanmean(1).tolist()
         spoilt = name.endswith("metric")
         return [math.nan if spoilt and self._diverged(name, t) else mean for t, mean in enumerate(means)]
 
     def undefined(self, split: str) -> list[str]:
-        """Return the nodes with samples of a split whose metric was not defined at the last evaluation, by name."""
+        """Return the nodes with samples of a split and an undefined metric at the last evaluation, by name."""
         if f"{split}_metric" not in self.values or f"{split}_loss" not in self.values:
             return []
         loss, metric = self.last(f"{split}_loss"), self.last(f"{split}_metric")
@@ -152,9 +152,10 @@ class History:
     def summary(self, name: str = "test_metric") -> dict[str, float]:
         """Return mean, worst 10 %, worst 20 % and standard deviation over nodes, of the returned models.
 
-        The worst 10 % and 20 % are rounded up to whole nodes: of ten nodes or fewer the worst 10 % is the worst node.
-        ``nodes`` says over how many nodes that is, ``ignored`` how many have no value. Where nodes have diverged,
-        ``diverged`` says how many, and the others are NaN: what the rest reach is no result of the run.
+        The worst 10 % and 20 % are rounded up to whole nodes: with ten nodes or fewer the worst 10 % is the worst node.
+        ``nodes`` is the number of nodes with a value, ``ignored`` the number without. If nodes have diverged,
+        ``diverged`` is their number, and the other values are NaN: results of the remaining nodes are not a result of
+        the run.
         """
         higher = self.higher_is_better and not name.endswith("loss")
         found = dict(summarize(self.final(name), higher))
@@ -163,12 +164,12 @@ class History:
         return found
 
     def _diverged(self, name: str, t: int) -> int:
-        """Return how many nodes had diverged at an evaluation, by the loss that goes with a field."""
+        """Return the number of nodes that had diverged at an evaluation, by the loss that goes with a field."""
         losses = self.values.get(name.replace("metric", "loss"), []) if name.startswith(("val", "test")) else []
         return int(torch.isinf(losses[t]).sum()) if losses else 0
 
     def to_json(self, path: str | Path) -> Path:
-        """Write everything but graphs and scores as JSON, whole or not at all; values that are not finite are null."""
+        """Write everything but graphs and scores as JSON, atomically; values that are not finite are null."""
 
         def plain(row: Tensor) -> list[float | None]:
             return [value if math.isfinite(value) else None for value in row.tolist()]
@@ -181,7 +182,7 @@ class History:
         return write_whole(path, json.dumps(told, allow_nan=False).encode())
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write one line per evaluation and node, whole or not at all."""
+        """Write one line per evaluation and node, atomically."""
         fields = sorted(self.values)
         rows = (
             [round_, *row]

@@ -1,4 +1,4 @@
-"""`LearnedGraph`: who listens to whom, a PyG ``Data`` that knows its nodes by name, and how it leaves the library."""
+"""`LearnedGraph`: the learned graph as a PyG ``Data`` with node names, and its export formats."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class LearnedGraph(Data):
     """The learned graph: ``edge_index``, ``edge_weight``, ``node_id``, and ``name``, the nodes' names.
 
-    An edge goes from the sender to the receiver, and its weight is what the receiver gives the sender's model. It is a
-    PyG ``Data`` with methods to give it to others. Where nothing travels along edges (`local`, and methods with a
-    server such as `fedavg` and `ditto`) there are none.
+    Edges are directed from sender to receiver, and an edge's weight is the receiver's weight on the sender's model. The
+    graph is a PyG ``Data`` with export methods. If nothing travels along edges (`local`, and methods with a server such
+    as `fedavg` and `ditto`), it has no edges.
 
     Example:
         >>> import torch
@@ -36,7 +36,7 @@ class LearnedGraph(Data):
 
     @classmethod
     def from_csv(cls, path: str | Path) -> LearnedGraph:
-        """Read a CSV file with the columns sender, receiver and possibly weight, such as `to_csv` writes."""
+        """Read a CSV file with the columns sender, receiver and optionally weight, such as `to_csv` writes."""
         try:
             table = pandas.read_csv(path, dtype=str, keep_default_na=False)
             ends = table[["sender", "receiver"]].to_numpy().ravel()
@@ -56,10 +56,10 @@ class LearnedGraph(Data):
         return [(self.name[j], self.name[i], weight) for (j, i), weight in zip(ends, weights, strict=True)]
 
     def matrix(self) -> Tensor:
-        """Return what every node gave every other in the last round, float64 [K, K], receivers in rows.
+        """Return the weight that each node gave every other in the last round, float64 [K, K], receivers in rows.
 
-        NaN where a node did not hear another one, and on the diagonal where it has no self-loop; between sites also
-        where another site alone knows it.
+        Entries are NaN if a node did not hear another one, and on the diagonal if it has no self-loop; between sites
+        also if only another site knows the weight.
         """
         return pair_weights(self.edge_index, self.edge_weight, self.num_nodes, partly=True).cpu()
 
@@ -73,9 +73,9 @@ class LearnedGraph(Data):
         return graph
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write one line per edge, with the columns sender, receiver and weight, whole or not at all.
+        """Write one line per edge, with the columns sender, receiver and weight, atomically.
 
-        A file that is there is replaced. A warning says so where there are no edges.
+        An existing file is replaced. A warning is issued if there are no edges.
         """
         if not self.edge_index.shape[1]:
             issue(

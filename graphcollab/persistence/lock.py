@@ -1,4 +1,4 @@
-"""One run at a time in a folder, by a lock that the system releases when a process dies."""
+"""A lock that restricts a folder to one run at a time; the system releases it when a process dies."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from graphcollab._base.errors import InUseError, InvalidValueError
 from graphcollab._base.settings import SettingError
 
 LOCK = ".lock"
-UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems that have no locks
+UNKNOWN = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)  # errors of file systems without locks
 PAUSE = 0.02  # seconds between two tries
 
 
 @contextmanager
 def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0) -> Iterator[None]:
-    """Keep other runs, of any process or thread, from a folder; the system releases it when the process dies.
+    """Lock a folder against other runs in any process or thread; the system releases it when the process dies.
 
-    Forked children do not hold it. Missing folders are made, and removed again if nothing was written. It is an
-    InUseError if another run holds it after ``wait`` seconds, a ValueError (of argument ``name``) if it is unusable.
+    Forked children do not hold the lock. Missing folders are created, and removed again if nothing was written. An
+    InUseError is raised if another run still holds it after ``wait`` seconds, a ValueError (of argument ``name``) if it
+    is unusable.
     """
     if not str(folder):
         raise SettingError(name, "the name of a folder", folder)
@@ -54,9 +55,9 @@ def hold_folder(folder: str | Path, name: str = "checkpoint", wait: float = 0.0)
     finally:
         if os.getpid() == owner:  # not in a forked child
             if lock.is_locked:
-                (folder / LOCK).unlink(missing_ok=True)  # while it is held: a run that waits for it locks a new file
+                (folder / LOCK).unlink(missing_ok=True)  # while it is held: a waiting run locks a new file
                 lock.release()
-            with suppress(OSError):  # something is there
+            with suppress(OSError):  # the folder is not empty
                 for place in missing:
                     place.rmdir()
 
@@ -67,10 +68,10 @@ def _acquire(lock: FileLock, folder: Path) -> None:
         try:
             lock.acquire()
         except Timeout:
-            TemporaryFile(dir=folder).close()  # an OSError where nothing can be written, which looks like a lock
+            TemporaryFile(dir=folder).close()  # raises an OSError if the folder is read-only, which looks like a lock
             raise
         except FileNotFoundError:
-            if folder.is_dir():  # else the run that held it has removed it
+            if folder.is_dir():  # otherwise the run that held it has removed it
                 raise
 
 

@@ -1,4 +1,4 @@
-"""What `Result.save` and `Joined.save` write: models that nodes are judged by, and all that predicting takes."""
+"""Content of `Result.save` and `Joined.save`: the evaluated models, and everything needed to predict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphcollab.persistence.history import History
 from graphcollab.persistence.learned_graph import LearnedGraph
 from graphcollab.persistence.saved_models import KIND, VERSION, rebuilt, tensors_of, tree_of
 
-TRIED = 8  # samples by which it is seen that a module can be built again
+TRIED = 8  # samples on which a rebuilt module is compared
 
 
 def save_models(
@@ -38,9 +38,10 @@ def save_models(
     shared: Tensor | None = None,
     read: Mapping[str, Any] | None = None,
 ) -> Path:
-    """Write nodes' models, and all that predicting takes; see `Result.save`. The graph may know further nodes.
+    """Write nodes' models and everything needed to predict; see `Result.save`. The graph may have further nodes.
 
-    ``shared`` [P] is a model for sites that have none, and ``read`` how outputs are read beside (`Answers`).
+    ``shared`` [P] is a model for sites that have none, and ``read`` holds more settings of how outputs are read
+    (`Answers`).
     """
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
@@ -51,12 +52,12 @@ def save_models(
     owners = [members.tolist() for members in stacks.members]
     for a, (spec, rows, members) in enumerate(zip(stacks.specs, stacks.tensors, stacks.members, strict=True)):
         module = modules[a]
-        if shared is not None:  # behind the only architecture's own
+        if shared is not None:  # appended to the rows of the only architecture
             rows, owners[a] = torch.cat([rows, shared[None]]), [*owners[a], tasks.num_nodes]
         state = tensors_of(module)
         for name, values in zip(spec.names, spec.views(rows), strict=True):
             tensors[f"{a}/models/{name}"] = values.detach().cpu().clone(memory_format=torch.contiguous_format)
-        common = {name: tensor for name, tensor in state.items() if name not in spec.names}  # frozen weights, too
+        common = {name: tensor for name, tensor in state.items() if name not in spec.names}  # includes frozen weights
         tensors |= {f"{a}/common/{name}": tensor.detach().cpu().clone() for name, tensor in common.items()}
         own = spec.load_into(copy_module(module), rows[0]).eval()
         inputs = pool.inputs[split.of(int(members[int(split.elsewhere[members].long().argmin())]))[:TRIED]]
@@ -87,7 +88,7 @@ def save_models(
 
 
 def _comes_back(module: nn.Module, settings: Mapping[str, Any], inputs: Tensor, outputs: Tensor) -> bool:
-    """Tell whether a model made anew by its settings returns the same; it may have been changed since."""
+    """Return whether a module rebuilt from its settings has the same outputs; it may have been changed since."""
     try:
         again = rebuilt(settings, {name: tensor.detach().cpu() for name, tensor in tensors_of(module).items()})
         with torch.no_grad():
@@ -98,7 +99,7 @@ def _comes_back(module: nn.Module, settings: Mapping[str, Any], inputs: Tensor, 
 
 
 def briefly(value: Any) -> str:
-    """Write a method, or a piece of one, with those settings that are not the defaults of its class."""
+    """Write a method, or a piece of one, with those settings that differ from the defaults of its class."""
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
     told = []
@@ -111,7 +112,7 @@ def briefly(value: Any) -> str:
 
 
 def about_run(method: Method | Phases, rounds: int, seed: int, loss: object, history: History) -> dict[str, Any]:
-    """Return how models came about, in plain values."""
+    """Return how models were trained, in plain values."""
     kept = [name for name in history.values if name.endswith(("loss", "metric"))] if len(history) else []
     values = {name: [v if math.isfinite(v) else None for v in history.final(name).tolist()] for name in kept}
     return {
@@ -128,7 +129,7 @@ def about_run(method: Method | Phases, rounds: int, seed: int, loss: object, his
 
 
 def _best(history: History) -> dict[str, float] | None:
-    """Return when the mean validation loss was least, what it was then, and what it is of the models that are saved."""
+    """Return when the mean validation loss was smallest, its value then, and its value for the saved models."""
     losses = history.mean("val_loss") if "val_loss" in history.values else []
     if not losses or not all(map(math.isfinite, losses)):
         return None

@@ -1,4 +1,4 @@
-"""`Models`: what `load` reads of what `Result.save` has written, every site's model, ready to predict with."""
+"""`Models`: the saved models of all sites, loaded by `load` from the output of `Result.save`, ready to predict."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ Factory: TypeAlias = Annotated[Callable[[str], nn.Module], FACTORY]
 
 @dataclass(frozen=True)
 class Models(Predicts):
-    """Every site's personalized model, with the learned graph and what was known of the data.
+    """Every site's personalized model, with the learned graph and information on the data.
 
     Args:
         names: The sites.
-        about: How the models came about: ``method``, ``rounds``, ``seed``, ``loss``, ``metric``, ``values`` (what was
-            measured when the run ended, of every site in their order), ``best`` (when the mean validation loss was
-            least, and how large then and now), and ``versions``; of a `Final` how it was ``made``, of how many
+        about: How the models were trained: ``method``, ``rounds``, ``seed``, ``loss``, ``metric``, ``values``
+            (measured at the end of the run, for every site in their order), ``best`` (when the mean validation loss was
+            smallest, and its values then and now), and ``versions``; for a `Final`, how it was ``made``, from how many
             ``rows``, by which ``setting``, ``warning``, and ``means`` over splits of sites' metrics in their order.
-        preparation: What turns rows of a table into the models' inputs, if the tasks had one.
+        preparation: Conversion of rows of a table into the models' inputs, if the tasks had one.
 
     Example:
         >>> import tempfile
@@ -61,24 +61,24 @@ class Models(Predicts):
     _inputs: tuple[tuple[int, ...], torch.dtype] = field(repr=False)  # of one sample
     _modules: Sequence[nn.Module] = field(repr=False)  # one per architecture
     _rows: Sequence[Mapping[str, Tensor]] = field(repr=False)  # [K_s, ...] by name, of every architecture
-    _places: Sequence[tuple[int, int]] = field(repr=False)  # every site's architecture, and its row; then of all sites
+    _places: Sequence[tuple[int, int]] = field(repr=False)  # every site's architecture and row; then of all sites
 
     @property
     def has_shared(self) -> bool:
-        """Whether there is a model of all sites together, for a site that has none: that of the site None."""
+        """Whether there is a model of all sites together, used for the site None, which has no model of its own."""
         return len(self._places) > len(self.names)
 
     def model(self, site: Node | None) -> nn.Module:
         """Return a site's model as a module in evaluation mode, by the site's name or position (see `Node`).
 
-        That of all sites together, for a site that has none, is the model of None (`has_shared`).
+        None returns the model of all sites together, for sites without their own (`has_shared`).
         """
         if site is None and not self.has_shared:
             raise MissingError("site", "no model of all sites was saved, and each is of one site: name it")
         architecture, row = self._places[-1 if site is None else find_node(site, self.names, "site")]
         module = copy_module(self._modules[architecture])
         state = tensors_of(module)
-        for name, values in self._rows[architecture].items():  # in memory of its own, also where they are frozen now
+        for name, values in self._rows[architecture].items():  # in memory of its own, even if frozen now
             state[name].data = values[row].to(state[name].dtype, copy=True)
         return module.eval()
 
@@ -88,7 +88,7 @@ class Models(Predicts):
 
     @property
     def classes(self) -> tuple[Any, ...]:
-        """The classes' names, in the order of outputs; empty where they are numbers, and in a regression."""
+        """Names of the classes, in the order of outputs; empty if they are numbers, and in a regression."""
         return self._answers.classes
 
     def _reading(self) -> Reading:
@@ -97,20 +97,20 @@ class Models(Predicts):
 
 @checked
 def load(folder: str | Path, model: Factory | None = None) -> Models:
-    """Load what `Result.save` has written, on the CPU; neither the training data nor the script is needed.
+    """Load the output of `Result.save` on the CPU; neither the training data nor the script is needed.
 
-    No code comes from the folder. Models of `graphcollab.build_model` are made again by their settings; others are made
-    by a function of yours.
+    No code is loaded from the folder. Models of `graphcollab.build_model` are rebuilt from their settings; others are
+    made by the function ``model``.
 
     Args:
         folder: The folder.
         model: Function from a node's name to a module of its architecture, such as ``lambda name: Net(width=8)``. It is
-            called once for every architecture, and the parameters of what it returns are replaced.
+            called once per architecture, and the parameters of the returned module are replaced.
 
     Raises:
         FileNotFoundError: If there is no such folder, or nothing is saved in it.
-        ValueError: If it holds something else, or another version of the format; if a file in it is damaged; or if a
-            model is needed and not given, or is another one than was saved.
+        ValueError: If the folder holds something else, or another version of the format; if a file in it is damaged; or
+            if a model is needed and not given, or differs from the saved one.
     """
     folder = Path(folder)
     content, tensors = read_folder(folder, KIND, VERSION)
@@ -128,14 +128,14 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
             _require_shapes(module, {name: [*values.shape] for name, values in state.items()})
             _require_tree(module, saved["tree"], folder)
             held = tensors_of(module)
-            for name, values in common.items():  # put in their place, since the caller has the same frozen weights
+            for name, values in common.items():  # replaced in place, since the caller has the same frozen weights
                 held[name].data = values.to(held[name].dtype)
         modules.append(module)
     return replace(found, _modules=modules)
 
 
 def _read(content: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Models:
-    """Return all but the modules."""
+    """Return everything except the modules."""
     names, told = tuple(content["names"]), content.get("graph", content["names"])
     rows = [_named(tensors, f"{a}/models/") for a in range(len(content["architectures"]))]
     places = {k: (a, row) for a, members in enumerate(content["members"]) for row, k in enumerate(members)}
@@ -154,25 +154,25 @@ def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
-    """Return all parameters and buffers by the first name that each has."""
+    """Return all parameters and buffers by their first names."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
 
 
 def tree_of(module: nn.Module) -> str:
-    """Return the classes of a module and of its children, with the settings that they show."""
+    """Return the classes of a module and of its children, with the settings in their representation."""
     return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(module))
 
 
 def dtype_of(name: str) -> torch.dtype:
-    """Return a number type by its name; a ValueError if it is none."""
-    if not isinstance(found := vars(torch).get(name), torch.dtype):  # `getattr` would import modules of some names
+    """Return a number type by its name; a ValueError if there is none."""
+    if not isinstance(found := vars(torch).get(name), torch.dtype):  # `getattr` would import modules for some names
         raise FormatError(f"number type {name!r}", f"{name!r} is no number type")
     return found
 
 
 def rebuilt(settings: Mapping[str, Any], state: Mapping[str, Tensor]) -> nn.Module:
-    """Return a model of `build_model` by its settings, with these parameters and buffers; others are a ShapeError."""
-    with torch.device("meta"):  # nothing is in memory before its size is known to be right
+    """Return a model of `build_model` from its settings, with these parameters and buffers; else a ShapeError."""
+    with torch.device("meta"):  # nothing is allocated before its size is known to be right
         module = build_model(**settings)
     _require_shapes(module, {name: [*values.shape] for name, values in state.items()})
     module = module.to_empty(device="cpu")

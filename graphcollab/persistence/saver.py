@@ -1,4 +1,4 @@
-"""`Saver`: when a run is saved, and what is kept in its folder."""
+"""`Saver`: when a run is saved, and which checkpoints its folder keeps."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from graphcollab.persistence.folder import encode
 from graphcollab.persistence.history import History
 
 KEEP = 2
-SHARE = 0.1  # of a run's time that saving may take where its user does not say how often to save
+SHARE = 0.1  # maximum share of a run's time for saving if the user does not set how often to save
 
 
 class Saver:
-    """Writes the checkpoints of a run, and keeps the last two, for whoever holds the folder.
+    """Writes the checkpoints of a run, and keeps the last two, in a folder that the run has locked.
 
-    The two share no bytes, so damage takes one of them along and not both. Processes need a disk that all share: each
-    writes its own nodes' rows, the first all else. Between sites each has a folder. Without ``every`` saving takes at
-    most a tenth of the time.
+    The two share no bytes, so damage affects only one of them. Processes need a shared disk: each writes its own nodes'
+    rows, and the main process everything else. Between sites each has its own folder. Without ``every``, saving takes
+    at most a tenth of the time.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Saver:
         self._lines: Known = {}
 
     def resume(self) -> Loaded | None:
-        """Return the newest undamaged checkpoint, or None where there is none; see `newest`."""
+        """Return the newest undamaged checkpoint, or None if there is none; see `newest`."""
         found = newest(self.folder)
         if (
             not self.plane.cross_silo
@@ -70,7 +70,7 @@ class Saver:
         return data, history, about
 
     def begin(self, about: Mapping[str, Any], data: Data, afresh: bool) -> None:
-        """Take the run's identity, refuse data that cannot be stored, and remove unfinished files, or all if afresh."""
+        """Set the run's identity, reject data that cannot be stored, and remove unfinished files, or all if afresh."""
         encode(data.to_dict(), "data", {}, copy=False)
         self.about = about
         if not self.plane.is_main:
@@ -78,13 +78,13 @@ class Saver:
         self._clean([] if afresh else list_checkpoints(self.folder))
 
     def due(self, round_: int) -> bool:
-        """Tell whether it is time to save, by this process's clock: the first one decides."""
+        """Return whether it is time to save, by this process's clock: the main process decides."""
         if self.every is not None:
             return round_ % self.every == 0
         return time.perf_counter() - self._end >= self._cost * (1 / SHARE - 1)
 
     def save(self, data: Data, history: History) -> Path:
-        """Write a checkpoint, and return where it is."""
+        """Write a checkpoint, and return its path."""
         began = time.perf_counter()
         with self.plane.raise_on_all():
             path = self._save(data, history)
@@ -126,7 +126,7 @@ class Saver:
         self._clean(self._kept)
 
     def finish(self, data: Data, history: History) -> None:
-        """Write a checkpoint, unless the last one is just this."""
+        """Write a checkpoint, unless the last one is of the same state."""
         if self._saved != (data.round, len(history)):
             self.save(data, history)
 

@@ -1,4 +1,4 @@
-"""Training: the loop over rounds, callbacks, and nodes that join later."""
+"""Training: the loop over rounds, callbacks, and nodes that join after training."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""The models that nodes begin with: alike where they are to be mixed, and how sites agree on them."""
+"""Initial models: equal where they are to be mixed, and how sites verify that they agree."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.train.fingerprint import checksum, describe, fingerprint
 
-SKETCHED = 8  # sums by which sites find out whether their initial models are the same
-COARSE = 1e-2  # the step to which these are rounded, in lengths of the model, which is their standard deviation
-ROUNDING = 1e-5  # by which initial models may differ that are made of the same seed on other processors
+SKETCHED = 8  # number of sums by which sites compare their initial models
+COARSE = 1e-2  # rounding step of these sums, in units of the model's norm, which is their standard deviation
+ROUNDING = 1e-5  # tolerated difference between initial models from the same seed on different processors
 
 
 def warn_of_unlike(method: Method | Phases, modules: Sequence[nn.Module]) -> None:
-    """Warn if a method mixes models of architectures that are the same and have other initial parameters."""
+    """Warn if a method mixes models of equal architectures with different initial parameters."""
     parts = {piece.part for piece in method.walk() if isinstance(piece, Exchanger) and piece.mixes}
     if len(modules) < 2 or not parts:
         return
@@ -50,12 +50,12 @@ def warn_of_unlike(method: Method | Phases, modules: Sequence[nn.Module]) -> Non
 
 
 def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
-    """Let all sites begin with the first one's models, where theirs differ only as other processors round.
+    """Let all sites start from the first site's models if theirs differ only by the rounding of other processors.
 
-    Sites find out by checksums of coarse sums, so nobody is told of a model which it has not made itself. These go from
-    site to site, which commit themselves to them before they show them (a ValueError if others are shown), so neither
-    the coordinator nor a site can make up that it has the same. Others stay as they are, for `require_same_run`; of
-    frozen weights `describe_run` compares a checksum.
+    Sites compare checksums of coarse sums, so no site learns of a model that it has not made itself. Sites first send
+    each other a commitment to their checksums and then reveal them (a ValueError if the revealed ones differ), so
+    neither the coordinator nor a site can falsely claim to have the same model. Models that differ are left as they
+    are, for `require_same_run`; for frozen weights `describe_run` compares a checksum.
     """
     if not plane.cross_silo:
         return
@@ -68,7 +68,7 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
     own = torch.cat([torch.zeros(0).double(), *(one.detach().cpu().double().flatten() for one in tensors)]).nan_to_num()
     speakers = {plane.where(node): node for node in reversed(range(plane.count))}  # the first node of each site
     site = torch.tensor(sorted(speakers.values()))
-    owner, to = site[(site != site[:, None]).nonzero().T]  # all pairs, both ways
+    owner, to = site[(site != site[:, None]).nonzero().T]  # all pairs, in both directions
     if not _all_alike(own, plane, owner, to):
         return
     first = owner == 0
@@ -83,10 +83,10 @@ def same_beginning(modules: Sequence[nn.Module], plane: Plane) -> None:
 
 
 def _all_alike(own: Tensor, plane: Plane, owner: Tensor, to: Tensor) -> bool:
-    """Tell whether all sites have the same model [P], roughly, as they tell each other, ``owner`` to ``to`` [M].
+    """Return whether all sites have roughly the same model [P], by messages from ``owner`` to ``to`` [M].
 
-    A commitment is a checksum of the site's number, of a secret and of what it commits itself to. The secret is a
-    checksum of the whole model: nobody else knows it, and a script that is started again tells the same.
+    A commitment is a checksum of the site's number, a secret, and the values committed to. The secret is a checksum of
+    the whole model: no other site knows it, and a restarted script sends the same one.
     """
     coarse = [_numbers(one.encode()) for one in _coarsely(own)]
     secret = _numbers(own.numpy().tobytes())
@@ -116,10 +116,10 @@ def _numbers(content: bytes) -> Tensor:
 
 
 def _coarsely(values: Tensor) -> list[str]:
-    """Return two checksums of a model [P] that has been rounded; one at least is that of another model close to it.
+    """Return two checksums of a rounded model [P]; a model close to it shares at least one of them.
 
-    What is rounded are sums with random signs, as one of very many parameters is always close to where it is rounded to
-    another number. The second checksum is that of sums which are shifted by half a step.
+    The rounded values are sums with random signs, since among very many parameters some are always close to a rounding
+    boundary. The second checksum is over sums shifted by half a step.
     """
     draw, length = torch.Generator().manual_seed(0), float(values.norm())
     signs = (torch.randint(2, values.shape, dtype=torch.int8, generator=draw) for _ in range(SKETCHED))

@@ -1,4 +1,4 @@
-"""What can happen in a run beside the rounds: `Callback`, and the callbacks that show, record and measure."""
+"""`Callback`, the hooks of a run, and the callbacks that show progress, record graphs and watch metrics."""
 
 from __future__ import annotations
 
@@ -19,61 +19,61 @@ from graphcollab.persistence.history import History
 
 
 class Callback:
-    """Base of callbacks: override what you need. A callback must not change the data.
+    """Base class of callbacks: override the hooks you need. A callback must not change the data.
 
-    A run calls ``on_start``, then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
-    and, where the round is evaluated, ``before_evaluate`` and ``on_evaluate``; then ``on_end``. It calls callbacks as
-    they were given, then the progress bar; a checkpoint comes after all of them. Between sites a round in which a site
-    is lost is played again, so what is called in it may be called twice with the same ``data.round``.
+    A run calls ``on_start``; then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
+    and, if the round is evaluated, ``before_evaluate`` and ``on_evaluate``; and finally ``on_end``. It calls callbacks
+    in the given order, then the progress bar; a checkpoint is written after all of them. Between sites, a round in
+    which a site is lost is played again, so hooks may be called twice with the same ``data.round``.
 
     Attributes:
-        needs: Splits that every node must have samples in.
-        everywhere: Whether each process of a run that has several calls it, as it must where it computes with models;
-            else the first alone does.
+        needs: Splits in which every node must have samples.
+        everywhere: Whether every process of a multi-process run calls the callback, which is required if it computes
+            with models; otherwise only the main process does.
     """
 
     needs: tuple[str, ...] = ()
     everywhere = True
 
     def on_start(self, data: Data, history: History, rounds: int) -> None:
-        """Called before the first round that is played (after a resume: of those left)."""
+        """Called before the first round that is played; after a resume, ``rounds`` are those left."""
 
     def before_mixing(self, data: Data, env: Env) -> None:
-        """Called in every round after the local update, before models are exchanged; ``data.round`` counts from 0."""
+        """Called in every round after the local update, before the exchange; ``data.round`` counts from 0."""
 
     def after_mixing(self, data: Data, env: Env) -> None:
         """Called in every round after the exchange."""
 
     def after_learning(self, method: Method, data: Data, env: Env) -> None:
-        """Called after `after_mixing`, with the method that plays the round (of phases the one at hand)."""
+        """Called after `after_mixing`, with the method that plays the round (for phases, the current one)."""
 
     def on_round(self, data: Data, history: History) -> None:
-        """Called after every round, before it may be evaluated; ``data.round`` rounds have been played."""
+        """Called after every round, before a possible evaluation; ``data.round`` rounds have been played."""
 
     def before_evaluate(self, models: Stacks, env: Env) -> None:
-        """Called before every evaluation, with the models that nodes are judged by."""
+        """Called before every evaluation, with the evaluated models."""
 
     def values(self) -> Mapping[str, Tensor]:
-        """Return what was observed of every node, [K] by name; evaluations keep it in ``history.values``.
+        """Return the observed values of every node, [K] by name; evaluations keep them in ``history.values``.
 
-        A name that the evaluation or another callback has already is refused. What a resumed run must find again
-        belongs into ``history.observed``.
+        A name that the evaluation or another callback already uses is rejected. State that a resumed run must restore
+        belongs in ``history.observed``.
         """
         return {}
 
     def on_evaluate(self, data: Data, history: History) -> None:
-        """Called after every evaluation, whose values are the last in the history."""
+        """Called after every evaluation; its values are the last ones in the history."""
 
     def should_stop(self, data: Data, history: History) -> bool:
-        """Tell whether the run shall end now, whatever rounds are left; its last round is evaluated."""
+        """Return whether to end the run now, even if rounds are left; the last round is evaluated."""
         return False
 
     def on_end(self, data: Data, history: History) -> None:
-        """Called once at the end, also of a run that is interrupted or stopped by an error."""
+        """Called once at the end, also if the run is interrupted or stopped by an error."""
 
 
 class Progress(Callback):
-    """A progress bar over rounds with the mean metric, behind a label."""
+    """A progress bar over rounds that shows the mean metric, after an optional label."""
 
     everywhere = False
 
@@ -100,13 +100,13 @@ class Progress(Callback):
 
 
 class RecordGraph(Callback):
-    """Keep the edges and weights that some rounds exchanged along in ``history.graphs``.
+    """Record the edges and weights of the exchange in ``history.graphs``.
 
     Args:
-        rounds: Rounds, counted from 1. Default: every round.
-        scores: Keep in ``history.scores``, too, the similarities that the method measured for its own use
-            (``data.scores``). Rounds in which it measured nothing are left out, and so are those of which
-            another callback has kept some.
+        rounds: Rounds to record, counted from 1. Default: every round.
+        scores: Also record in ``history.scores`` the similarities that the method measured for its own use
+            (``data.scores``). Rounds without measurements are left out, and so are rounds for which another callback
+            has recorded scores.
     """
 
     @checked
@@ -117,19 +117,19 @@ class RecordGraph(Callback):
         if self.rounds is not None and data.round not in self.rounds:
             return
         edge_index, edge_weight = last_graph(data)
-        history.graphs[data.round] = edge_index.clone().cpu(), edge_weight.cpu()  # what hangs on its edges is freed
+        history.graphs[data.round] = edge_index.clone().cpu(), edge_weight.cpu()  # frees tensors attached to the edges
         if self.scores and "scores" in data and data.round not in history.scores:
             history.scores[data.round] = data.scores.edge_index.cpu(), data.scores.values.cpu()
 
 
 class WatchMetrics(Callback):
-    """Keep further metrics of the models that nodes are judged by; evaluations keep them in ``history.values``.
+    """Watch further metrics of the evaluated models; evaluations keep them in ``history.values``.
 
-    Names are those of the split and the metric, such as ``test_brier``. A metric that is not defined at a node is NaN.
+    Names combine the split and the metric, such as ``test_brier``. A metric that is undefined at a node is NaN.
 
     Args:
         metrics: A metric (a name, a ``Metric`` or a function), or several of them.
-        splits: Which samples of a node its model is judged on.
+        splits: Splits on which each node's model is evaluated.
     """
 
     @checked

@@ -1,4 +1,4 @@
-"""Checks of models before the first round: their ids and outputs, and what training changes."""
+"""Checks of models before the first round: their ids, their outputs, and what training changes."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from graphcollab.engine.samples import copied
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.persistence.answers import Answers
 
-_SUM = 1e-4  # how far from 1 probabilities may sum to
-AT_ONCE = 2**14  # numbers in the inputs of a pass
+_SUM = 1e-4  # tolerance of sums of probabilities around 1
+AT_ONCE = 2**14  # numbers in the inputs of one pass
 CURE = "give the embedding more rows, or what has no id one of its own (a missing value's code is often -1)"
-_LARGER = 100.0  # times the inputs, logits are far beyond 0 and 1
+_LARGER = 100.0  # factor of the inputs that takes logits far beyond 0 and 1
 
 
 def check_ids(tasks: Tasks, modules: Sequence[nn.Module], members: Sequence[Tensor]) -> None:
-    """Check that samples of all splits lead to ids that embeddings have, in bags and one-hot codes too (ValueError).
+    """Check that samples of all splits only use ids that embeddings have, in bags and one-hot codes too (ValueError).
 
-    Ids depend on samples and not on parameters, so one model of an architecture sees the samples of all its nodes
-    (``members``) that are here. A pass ends at the last look-up.
+    Ids depend on samples and not on parameters, so one model per architecture processes the samples of all local nodes
+    (``members``) of that architecture. A pass ends at the last look-up.
     """
     for module, nodes in zip(modules, members, strict=True):
         judged, most = copy_module(module).eval(), None
@@ -57,7 +57,7 @@ def check_ids(tasks: Tasks, modules: Sequence[nn.Module], members: Sequence[Tens
 
 
 def _pieces(tasks: Tasks, nodes: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Yield split, nodes [n] and inputs [n, ...] of all samples of some nodes that are here: two, then many at once."""
+    """Yield split, nodes [n] and inputs [n, ...] of all samples of local nodes: first two, then many at once."""
     size = 2
     for name, split in tasks.splits.items():
         own, inputs = split.select(nodes), tasks.pools[split.pool].inputs
@@ -69,20 +69,20 @@ def _pieces(tasks: Tasks, nodes: Tensor) -> Iterator[tuple[str, Tensor, Tensor]]
 
 
 def _look_ups(module: nn.Module, inputs: Tensor, some: slice | Tensor = slice(None), most: int | None = None) -> int:
-    """Pass some inputs through a module as far as the look-up that is the last; return how many there were."""
+    """Pass inputs through a module up to the last look-up; return the number of look-ups."""
     looked = LookUps(most)
     with keyed_layers(0), torch.no_grad(), unwritten(module), looked:
         try:
             module(inputs[some].clone())
         except OutsideError:
             raise
-        except Exception:  # enough was seen, or what is wrong is said where outputs are checked
+        except Exception:  # enough was seen, or the check of the outputs reports the error
             pass
     return looked.count
 
 
 def _outside(look: Callable[[Tensor], int], owner: Tensor, error: OutsideError) -> tuple[int, OutsideError]:
-    """Return the first of the nodes [n] that have the samples with an id outside among its own, and its error."""
+    """Return the first of the nodes [n] whose samples contain an id out of range, and its error."""
     for node in owner.unique().tolist():
         try:
             look(owner == node)
@@ -145,7 +145,7 @@ def _outputs(module: nn.Module, inputs: Tensor, what: str, where: str = "") -> A
 
 
 def _check_training(module: nn.Module, inputs: Tensor) -> None:
-    """Check that a module can be trained, and that nothing changes then that nodes would share."""
+    """Check that a module can be trained, and that training changes nothing that nodes would share."""
     trained, kind = copy_module(module).train(), type(module).__name__
     _outputs(trained, inputs, "be trained on")
     own, after = set(ParamSpec.from_module(module).names), dict(trained.named_buffers())
@@ -159,10 +159,10 @@ def _check_training(module: nn.Module, inputs: Tensor) -> None:
 
 
 def _warn_of_squashed(module: nn.Module, inputs: Tensor, targets: Tensor, outputs: Tensor, tasks: Tasks) -> None:
-    """Warn where outputs for some inputs are probabilities, and the loss makes some of them once more.
+    """Warn if outputs for some inputs are probabilities although the loss converts outputs to probabilities itself.
 
-    Of several classes they are from 0 to 1 and sum to 1. A single one must stay from 0 to 1 where inputs are made
-    larger, and differ between samples; where inputs are whole numbers, a Sigmoid must be the last layer.
+    With several classes, outputs are flagged if they are in [0, 1] and sum to 1. A single output must stay in [0, 1]
+    when inputs are scaled up, and differ between samples; for integer inputs, the last layer must be a Sigmoid.
     """
     meant = Answers.of(tasks.loss, targets, outputs, ())
     if not meant.logits or not _within(outputs):
@@ -185,7 +185,7 @@ def _warn_of_squashed(module: nn.Module, inputs: Tensor, targets: Tensor, output
 
 
 def _stays_within(module: nn.Module, inputs: Tensor) -> bool:
-    """Tell whether outputs stay from 0 to 1 for large inputs, and are not all the same."""
+    """Return whether outputs stay in [0, 1] for large inputs and are not all equal."""
     if not inputs.is_floating_point():
         return False
     with keyed_layers(0), torch.no_grad():

@@ -1,4 +1,4 @@
-"""`evaluate`: how good every node's model is; which evaluation was the best, and whether that is long ago."""
+"""`evaluate`: the quality of every node's model; the best evaluation so far, and early stopping."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SENT = ("bytes_sent", "messages_sent")
 
 
 def remember_best(data: Data, history: History) -> Data:
-    """Keep the state after the best evaluation so far, of equal ones that with the smallest validation loss.
+    """Keep the state after the best evaluation so far; ties are broken by the smallest validation loss.
 
     An evaluation without a value (NaN) is neither better nor worse.
     """
@@ -40,26 +40,26 @@ def remember_best(data: Data, history: History) -> Data:
 
 
 def out_of_patience(data: Data, history: History, patience: int) -> bool:
-    """Tell whether the best evaluation is long ago; evaluations without a value do not count."""
+    """Return whether ``patience`` evaluations have passed since the best; evaluations without a value do not count."""
     since = history.values["val_metric"][data.best["evaluation"] + 1 :] if "best" in data else []
     return sum(not bool(values.isnan().all()) for values in since) >= patience
 
 
 def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> dict[str, Tensor]:
-    """Return loss and metric of every node's model on its validation and test samples, and what else is known of it.
+    """Return loss and metric of every node's model on its validation and test samples, and other values per node.
 
-    That is training loss, bytes, messages, and what the run's observers have seen (`Callback.values`). Nodes that did
-    not belong to the collaboration in the last round (`Participation`) have NaN for all but bytes and messages, so that
-    means are over the others.
+    These are training loss, bytes, messages, and the values of the run's observers (`Callback.values`). For nodes that
+    did not belong to the collaboration in the last round (`Participation`), all values except bytes and messages are
+    NaN, so means are over the other nodes.
 
     A node has diverged if its loss or one of its model's predictions is not finite on a split where it has samples;
-    nodes that have neither validation nor test samples are judged on their training samples. A metric without a value
-    (an AUC of one class) is something else: it is NaN, and the loss finite.
+    nodes with neither validation nor test samples are evaluated on their training samples. An undefined metric (an AUC
+    of one class) is not divergence: it is NaN, and the loss is finite.
 
     Raises:
-        NonFiniteLossError: If a node has diverged. Where the run isolates such nodes its loss is infinite instead, in
-            case that it was not found in training: an infinite validation or test loss, and no metric.
-        ValueError: If a callback observed something other than one value per node, or under a name that is taken.
+        NonFiniteLossError: If a node has diverged. If the run isolates such nodes, and divergence was not detected in
+            training, the node instead gets an infinite validation or test loss and no metric.
+        ValueError: If a callback observed something other than one value per node, or used a name that is taken.
     """
     models, tasks = method.models(data, env), env.engine.tasks
     member, _ = membership(data, env)
@@ -106,7 +106,7 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
 
 
 def _require_finite(loss: Tensor, judged: Tensor, data: Data, env: Env, split: str) -> None:
-    """Stop the run at a node that has diverged; where such nodes are to be isolated, say that it was not found."""
+    """Stop the run at a diverged node; if such nodes are to be isolated, report that it was not detected."""
     bad = (torch.isinf(loss) & judged).nonzero().flatten()
     if not len(bad):
         return

@@ -1,4 +1,4 @@
-"""Warnings at the end of a run or of many: models that diverge, metrics without a value, weights that say nothing."""
+"""Warnings at the end of one or several runs: diverged models, undefined metrics, uninformative weights."""
 
 from __future__ import annotations
 
@@ -36,28 +36,29 @@ TEXTS = {
     UNIFORM: "uniform at {}: this amounts to averaging over neighbors. If nodes are not alike, weigh differences more",
     STILL: "still equal, or nearly so, at {}: they do not say yet who helps whom. Play more rounds",
 }
-OWN = 0.99  # a model that is no more than a hundredth others' is trained alone, whatever they send
-ONE_HOT = 0.1  # the entropy of weights of which one is 0.99 is 0.02 among 100, 0.05 among 4
+OWN = 0.99  # a model with at most one percent weight on others is trained alone, whatever they send
+ONE_HOT = 0.1  # weights with one entry of 0.99 have an entropy of 0.02 among 100 and of 0.05 among 4
 EVEN = 0.999  # the evenness of weights that differ by some 5 % among 3 neighbors, and by 10 % among 100
-EQUAL = 1 - 1e-9  # the evenness of weights that differ by a ten-thousandth: which are the smallest means nothing
-SHARE = 0.9  # of the nodes: a few of them may have reasons of their own
-ROUNDS = 5  # of fewer nothing can be said; for equal weights, which is how they start, see `Weigher.settling`
+EQUAL = 1 - 1e-9  # the evenness of weights that differ by a ten-thousandth: their order is meaningless
+SHARE = 0.9  # of the nodes: a few of them may have individual reasons
+ROUNDS = 5  # fewer rounds allow no conclusion; for equal weights, which is how they start, see `Weigher.settling`
 
 
 def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Warn, once, at a run's end, if losses are finite, but far above those of models that know nothing.
+    """Warn, once, at a run's end, if losses are finite but far above those of uninformed models.
 
-    Such are, on a node's own samples of the judged split and on those of the median node, the initial model and
-    outputs of zero. It is kept as a finding. Isolated nodes have been named before; sites warn of their own each.
+    The references are the initial model and outputs of zero, on a node's own samples of the evaluated split and on
+    those of the median node. The warning is kept as a finding. Isolated nodes have already been named; each site warns
+    of its own nodes.
     """
     split = next((split for split in ("test", "val") if f"{split}_loss" in history.values), None)
     if split is None or not len(history):
         return
     loss, bound = history.final(f"{split}_loss"), initial_bounds(data, env, FACTOR, split)
-    usual = bound[bound.isfinite()].median()  # on few samples losses may be near 0 by chance
+    usual = bound[bound.isfinite()].median()  # with few samples losses may be near 0 by chance
     far = loss.isfinite() & (loss > bound.fmax(usual)) & ~data.isolated.cpu()
     why = {k: f"{float(loss[k]):.4g}" for k in env.plane.local(far.nonzero().flatten()).tolist()}
-    if not env.plane.cross_silo:  # a party that comes back later finds nobody at the end of this run
+    if not env.plane.cross_silo:  # a party that comes back later finds no other party at the end of this run
         why = env.plane.gather_texts(why)
     if not why:
         return
@@ -74,7 +75,7 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
 def warn_of_undefined(histories: Iterable[History], metric: Metric, count: int, known: Collection[str] = ()) -> bool:
     """Name, in one warning, nodes with samples of a split but no value of the metric at a history's last evaluation.
 
-    Nodes of ``known`` have been named before: nothing is said where there are no others. Return whether it was said.
+    Nodes in ``known`` have been named before: there is no warning if there are no others. Return whether it was issued.
     """
     lost: dict[str, tuple[list[str], int]] = {}
     for history in histories:
@@ -90,15 +91,16 @@ def warn_of_undefined(histories: Iterable[History], metric: Metric, count: int, 
 
 
 def told_by_table(tasks: Tasks) -> list[str]:
-    """Return the sites of which `Tasks.from_frame` has warned: rows of one class alone, with AUC as metric."""
+    """Return the sites that `Tasks.from_frame` has warned about: rows of a single class, with AUC as the metric."""
     return [site for one in tasks.findings if one.code == "one-class" for site in one.numbers["sites"]]
 
 
 def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Warn, once, at a run's end, if its weights are all one model's, or do not tell models apart.
+    """Warn, once, at a run's end, if its weights are concentrated on one model or do not distinguish models.
 
-    So they are in the last exchange, or when neighbors were dropped by them. It is kept as a finding, as are, without a
-    warning, weights as equal as at the start after too few rounds to expect more.
+    This is checked for the last exchange, or for the weights by which neighbors were dropped. The warning is kept as a
+    finding. Weights that are still as equal as at the start, after too few rounds to expect more, are a finding without
+    a warning.
     """
     dropped = [one for one in history.findings if one.code == UNIFORM and one.numbers["round"] <= data.round]
     found, played = None, _played(method, data)
@@ -119,12 +121,12 @@ def report_collapse(method: Method | Phases, data: Data, env: Env, history: Hist
 
 
 def may_have_dropped(method: Method | Phases, data: Data) -> bool:
-    """Tell whether edges have changed after a round in which weights were learned."""
+    """Return whether edges have changed after a round in which weights were learned."""
     return "last_graph" in data and _played(method, data) >= 1 and learned(method, method.last(data.round))
 
 
 def note_dropped(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Keep a finding if neighbors were dropped after a round (`may_have_dropped`) whose weights tell nothing."""
+    """Keep a finding if neighbors were dropped after a round (`may_have_dropped`) with uninformative weights."""
     if (spread := _spread(method, data, env)) is None:
         return
     fewer = _senders(data, data.edge_index) < _senders(data, last_graph(data)[0])
@@ -134,7 +136,7 @@ def note_dropped(method: Method | Phases, data: Data, env: Env, history: History
 
 
 def _spread(method: Method | Phases, data: Data, env: Env, per_sample: bool = False) -> WeightSpread | None:
-    """Return how weights were spread in the last exchange, if there was one and they were not fixed."""
+    """Return the spread of weights in the last exchange, if there was one and they were not fixed."""
     last = method.last(data.round)
     if _played(method, data) < 1 or not (learned(method, last) or _computed(last)):
         return None
@@ -148,41 +150,41 @@ def _spread(method: Method | Phases, data: Data, env: Env, per_sample: bool = Fa
 
 
 def learned(method: Method | Phases, last: Method) -> bool:
-    """Tell whether the weights of the method that played last were learned, by it or by a phase before it."""
+    """Return whether the weights of the method that played last were learned, by it or by an earlier phase."""
     before = any(isinstance(piece, Weigher) and piece.origin == "learned" for piece in method.walk())
     return last.weigh.origin == "learned" or (last.weigh.origin == "kept" and before)
 
 
 def _computed(last: Method) -> bool:
-    """Tell whether a round of the method computes weights from models or data, in whatever slot."""
+    """Return whether a round of the method computes weights from models or data, in any slot."""
     by_local = last.weigh.origin == "kept" and last.local.crosses
     return last.weigh.origin == "computed" or by_local or last.rewire.weighs
 
 
 def _played(method: Method | Phases, data: Data) -> int:
-    """Return how many rounds weights were learned in, or kept since."""
+    """Return the number of rounds in which weights were learned, or kept since."""
     kept = method.last(data.round).weigh.origin == "kept"
     return int(data.round - (0 if kept else data.phase_start))
 
 
 def _alone(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
-    """Return what is found if almost all nodes with in-neighbors give their own model all weight."""
+    """Return a finding if almost all nodes with in-neighbors give their own model all weight."""
     judged, alone, own = spread.neighbors > 0, spread.own >= OWN, spread.own
-    if method.last(data.round).rewire.weighs:  # who has no neighbors was given none
+    if method.last(data.round).rewire.weighs:  # nodes without neighbors were given none
         judged, without = _may_receive(data) > 0, _senders(data, last_graph(data)[0]) == 0
         alone, own = alone | without, own.masked_fill(without, 1)
     return _finding(ALONE, method, data, history, alone, judged, own=float(own[judged].nanmean()))
 
 
 def _single(method: Method | Phases, data: Data, spread: WeightSpread, history: History) -> Finding | None:
-    """Return what is found if almost all nodes with several in-neighbors give one model, whosever, all weight."""
+    """Return a finding if almost all nodes with several in-neighbors give a single model all weight."""
     judged, own = spread.neighbors > 1, spread.own >= OWN
-    single = own | ((spread.largest >= OWN) & (spread.entropy <= ONE_HOT))  # pulls may be 1 from several
+    single = own | ((spread.largest >= OWN) & (spread.entropy <= ONE_HOT))  # pulls of several senders may each be 1
     return _finding(SINGLE, method, data, history, single, judged, others=int((single & judged & ~own).sum()))
 
 
 def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSpread) -> tuple[WeightSpread, Tensor]:
-    """Return how even weights of neighbors, and of all, are, [K]; computed ones also relative to sample shares."""
+    """Return the evenness of the neighbors' weights, and of all, [K]; computed ones also relative to sample shares."""
     if learned(method, method.last(data.round)):
         return spread, _of_all(data, spread, env.plane)
     by_counts = _spread(method, data, env, per_sample=True)
@@ -191,7 +193,7 @@ def _evenness(method: Method | Phases, data: Data, env: Env, spread: WeightSprea
 
 
 def _of_all(data: Data, spread: WeightSpread, plane: Plane) -> Tensor:
-    """Return how even all weights are, with the own, [K]: in use or as given, as nodes at rest change those in use."""
+    """Return the evenness of all weights, own included, [K]: in use or as given, as rest changes those in use."""
     edge_index, weight = last_graph(data)
     known = ~weight.isnan() if plane.cross_silo else torch.ones_like(weight, dtype=torch.bool)
     given = weight_spread(edge_index[:, known], weight[known], data.num_nodes)
@@ -207,7 +209,7 @@ def _uniform(
     least: float = EVEN,
     kind: str = UNIFORM,
 ) -> Finding | None:
-    """Return what is found if almost all nodes with several in-neighbors, none dropped, weigh them so evenly."""
+    """Return a finding if almost all nodes with several in-neighbors, none dropped, weigh them evenly."""
     whole = _senders(data, last_graph(data)[0]) >= _may_receive(data)
     judged, even = spread.neighbors > 1, (spread.evenness >= least) & (evenness >= least) & whole
     return _finding(kind, method, data, history, even, judged, own=float(spread.own[judged].mean()))
@@ -216,7 +218,7 @@ def _uniform(
 def _finding(
     kind: str, method: Method | Phases, data: Data, history: History, some: Tensor, judged: Tensor, **numbers: float
 ) -> Finding | None:
-    """Return a finding of some nodes if these are almost all of those that are judged."""
+    """Return a finding about nodes ``some`` if they are almost all of those ``judged``."""
     some = some & judged
     found, many = int(some.sum()), int(judged.sum())
     if not many or found < SHARE * many:
@@ -228,20 +230,20 @@ def _finding(
 
 
 def _senders(data: Data, edge_index: Tensor) -> Tensor:
-    """Return how many in-neighbors every node has that were not isolated, [K]."""
+    """Return the number of in-neighbors of every node that were not isolated, [K]."""
     sender, receiver = edge_index
     return torch.bincount(receiver[(sender != receiver) & ~data.isolated[sender]], minlength=data.num_nodes)
 
 
 def _may_receive(data: Data) -> Tensor:
-    """Return how many others every node may receive from that were not isolated, [K]."""
+    """Return the number of other nodes, not isolated, that every node may receive from, [K]."""
     if "allowed" in data:
         return _senders(data, data.allowed.edge_index)
     return (~data.isolated).sum() - (~data.isolated).long()
 
 
 def spread_in_round(exchange: Exchanger, data: Data, plane: Plane) -> WeightSpread | None:
-    """Return how the weights of a round are spread over edges in use, or None where models do not travel along edges.
+    """Return the spread of a round's weights over edges in use, or None if models do not travel along edges.
 
     The data must be that round's. Nodes that do not train have no in-neighbors; weights not known here do not count.
     """

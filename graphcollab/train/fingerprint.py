@@ -1,4 +1,4 @@
-"""Fingerprints of values, the same in every process: settings and names as plain values, tensors by checksum."""
+"""Fingerprints that are equal in every process: settings and names as plain values, tensors by checksum."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from graphcollab._base.keyed import keyed_bits
 from graphcollab.data.samples import ELSEWHERE, Split
 
 _WORD_STREAM = 175
-_WORDS = 2**22  # of 8 bytes that are multiplied at a time
+_WORDS = 2**22  # words of 8 bytes that are multiplied at a time
 _DIGEST = 16  # bytes
 _known: MutableMapping[Tensor, tuple[int, str]] = WeakIdKeyDictionary()
-"""How often a tensor had been written to when its content was read, and what was found: a base is read once."""
+"""Version of a tensor when its content was read, and the result: a base model is read only once."""
 
 
 def checksum(value: Tensor | np.ndarray | np.generic) -> str:
@@ -41,7 +41,7 @@ def checksum(value: Tensor | np.ndarray | np.generic) -> str:
         held = np.asarray(value)
         try:
             value = torch.as_tensor(held)
-        except (TypeError, ValueError):  # texts, dates and the like
+        except (TypeError, ValueError):  # strings, dates and the like
             return f"{list(held.shape)} {held.dtype} {hashed(np.ascontiguousarray(held).tobytes())}"
     tensor = value.detach()
     if tensor.layout != torch.strided:
@@ -57,7 +57,7 @@ def weights_checksum(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _digest(tensor: Tensor) -> str:
-    version = -1 if tensor.is_inference() else tensor._version  # those of inference mode do not count
+    version = -1 if tensor.is_inference() else tensor._version  # inference tensors have no version counter
     if version < 0 or _known.get(tensor, (None,))[0] != version:
         found = hashlib.blake2b(_content(tensor.detach()), digest_size=_DIGEST).hexdigest()
         _known[tensor] = version, f"{list(tensor.shape)} {tensor.dtype} {found}"
@@ -73,10 +73,10 @@ def _content(tensor: Tensor) -> memoryview | bytes:
 
 
 def digests(split: Split, values: Tensor) -> Tensor:
-    """Return a checksum of every node's share of values [N, ...], in its order, [K] int64; 0 of nodes elsewhere.
+    """Return a checksum of every node's share of values [N, ...], in its order, [K] int64; 0 for nodes elsewhere.
 
-    Places in the pool do not count. Words of 8 bytes are multiplied by keyed odd numbers and summed modulo 2^64, which
-    two samples survive alike with a probability of about 2^-63; then samples are, keyed by their place.
+    Positions in the pool do not count. Words of 8 bytes are multiplied by keyed odd numbers and summed modulo 2^64, so
+    two samples collide with a probability of about 2^-63. The sums of samples, keyed by position, are then summed.
     """
     here = (split.index != ELSEWHERE).nonzero().flatten()
     rows = split.index[here]
@@ -105,24 +105,24 @@ PLAIN = (bool, int, float, str, type(None))
 VALUES = (bytes, bytearray, Number, PurePath, date, timedelta, range, slice, type(Ellipsis), torch.dtype, torch.device)
 NAMED = (type, np.ufunc, functools._lru_cache_wrapper)
 WHOLE = (*PLAIN, *VALUES, *NAMED, Enum, Tensor, np.ndarray, types.ModuleType)
-INSIDE = frozenset(vars(nn.Module()))  # what every module has
+INSIDE = frozenset(vars(nn.Module()))  # attributes of every module
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-GENERATED = (torch.fx.GraphModule, torch.jit.ScriptModule)  # their class does not say what they compute
-MODELS = frozenset({"peft", "transformers"})  # libraries of models; runs with such note the libraries' versions
+GENERATED = (torch.fx.GraphModule, torch.jit.ScriptModule)  # their class does not define what they compute
+MODELS = frozenset({"peft", "transformers"})  # model libraries; runs that use them record the libraries' versions
 PLACES = frozenset({"_name_or_path", "base_model_name_or_path", "name_or_path"})  # where their models were loaded from
 LIBRARIES = MODELS | {"numpy", "torch", "torch_geometric"}
 PLAIN_OBJECTS = ("argparse", "types")  # of the standard library; objects of its other modules are not read
-DEEP = 50  # values inside one another that are read
-LONG = 1000  # characters of a value that is shown, and not only its checksum
+DEEP = 50  # maximum nesting depth that is read
+LONG = 1000  # longest value, in characters, that is shown in full; longer ones are shown by checksum only
 
 
 def describe(value: object, name: str, tensors: bool = True) -> dict[str, Any]:
-    """Return what a value is by plain values, whose names say where they are, such as ``method.local.epochs``.
+    """Return a description of a value by plain values whose names give the location, such as ``method.local.epochs``.
 
-    That is types, settings and other plain attributes, tensors by checksum (with ``tensors=False`` none of modules, nor
-    their mode), functions and classes by qualified name with what a partial or an attribute sets; not what code does or
-    closes over. Objects with a ``reset()`` are described as that leaves them, what a metric counts left out;
-    those neither plain nor with attributes by type alone.
+    It covers types, settings and other plain attributes, tensors by checksum (with ``tensors=False``, none of modules,
+    nor their mode), and functions and classes by qualified name with what a partial or an attribute sets; it does not
+    cover function bodies or closures. Objects with a ``reset()`` are described in their reset state, without what a
+    metric has counted. Objects that are neither plain nor have attributes are described by type alone.
     """
     found: dict[str, Any] = {}
     _Reader(found, tensors).read(value, name, ())
@@ -130,13 +130,13 @@ def describe(value: object, name: str, tensors: bool = True) -> dict[str, Any]:
 
 
 def fingerprint(value: object) -> str:
-    """Return a checksum of what a value is; see `describe`."""
+    """Return a checksum of the description of a value; see `describe`."""
     return hashed(json.dumps(describe(value, ""), sort_keys=True))
 
 
 @dataclasses.dataclass(frozen=True)
 class _Reader:
-    """Reads one value into a mapping; ``inside`` are the objects around it."""
+    """Reader of one value into a mapping; ``inside`` are the objects around it."""
 
     found: dict[str, Any]
     tensors: bool
@@ -146,13 +146,13 @@ class _Reader:
             self.found[name] = _short(_leaf(value))
             around = (*inside, id(value))
             held = [] if id(value) in inside or len(inside) > DEEP else [*self._held(value, around)]
-        except Exception:  # no object may keep a run from being saved
+        except Exception:  # no object may prevent a run from being saved
             self.found[name], held = _named(type(value)), []
         for place, item in held:
             self.read(item, name + place, around)
 
     def _key(self, value: Any, around: tuple[int, ...]) -> str:
-        """Return what names a key of a mapping, or an element of a set, by what it is and holds."""
+        """Return the name of a key of a mapping, or of an element of a set, by its type and content."""
         found: dict[str, Any] = {}
         _Reader(found, self.tensors).read(value, "", around)
         return repr(found[""]) if len(found) == 1 else f"{found['']!r} {hashed(json.dumps(found, sort_keys=True))}"
@@ -194,7 +194,7 @@ class _Reader:
 
 
 def _leaf(value: Any) -> Any:
-    """Return a plain value as it is, and what else a value is without what it holds."""
+    """Return a plain value unchanged, and any other value without its content."""
     if isinstance(value, Enum):
         return f"{_named(type(value))}.{value.name}"
     if isinstance(value, PLAIN):
@@ -224,7 +224,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _named(value: Any) -> str:
-    """Return the qualified name of a function or class; a script has one name in all of its processes."""
+    """Return the qualified name of a function or class; a script has the same name in all of its processes."""
     name = getattr(value, "__qualname__", None) or value.__name__
     module = getattr(value, "__module__", None)
     module = "__main__" if module == "__mp_main__" else module
@@ -236,7 +236,7 @@ def _root(kind: type) -> str:
 
 
 def _is_read(value: object) -> bool:
-    """Tell whether an object's attributes say what it is, and not what the program is doing."""
+    """Return whether an object's attributes define it, rather than the state of the program."""
     kind, root = type(value), _root(type(value))
     if isinstance(value, WHOLE) or inspect.isroutine(value):
         return False
@@ -244,16 +244,16 @@ def _is_read(value: object) -> bool:
 
 
 def _is_setting(kind: type, name: str, value: object) -> bool:
-    """Tell whether a module's attribute is read: of what a library's class keeps to itself only what is plain."""
+    """Return whether a module's attribute is read: of a library class's private attributes, only plain values."""
     if name in PLACES and any(_root(one) in MODELS for one in kind.__mro__):
         return False
     if not (_root(kind) in LIBRARIES and name.startswith("_")):
         return True
-    return value is not None and isinstance(value, PLAIN) and _root(kind) not in MODELS  # which note how they loaded
+    return value is not None and isinstance(value, PLAIN) and _root(kind) not in MODELS  # which record how they loaded
 
 
 def _attributes(value: Any) -> dict[str, Any]:
-    """Return an object's attributes, those in slots included, without what it has computed of them."""
+    """Return an object's attributes, including those in slots, without cached results."""
     library = any(_root(one) in MODELS for one in type(value).__mro__)
     if dataclasses.is_dataclass(value) and not library:
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
@@ -266,7 +266,7 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 
 def _reset(value: Any) -> Any:
-    """Return a value, or a copy as its ``reset()`` leaves it: what a metric has counted is no setting."""
+    """Return a value, or a copy in its state after ``reset()``: what a metric has counted is not a setting."""
     with suppress(Exception):
         if callable(getattr(value, "reset", None)):
             copied = copy.deepcopy(value)

@@ -1,4 +1,4 @@
-"""Graphs as people have them, read as edges j -> i between the nodes' positions."""
+"""Graphs in user-facing forms, converted to edges j -> i between the nodes' positions."""
 
 from __future__ import annotations
 
@@ -31,23 +31,23 @@ GRAPH = (
 Pairs: TypeAlias = Annotated[
     Sequence[Sequence[Natural | str | Finite]], "a list of pairs (sender, receiver), such as [('Bern', 'Genf')]"
 ]
-"""Pairs (sender, receiver) of nodes, each by its name or its position (`Node`).
+"""Pairs (sender, receiver) of nodes, each given by its name or its position (`Node`).
 
-Tuples may have a weight behind.
+Tuples may have a weight as a third entry.
 """
 
 Graph: TypeAlias = Annotated[Data | Tensor | np.ndarray | Pairs | BaseTransform | None, GRAPH]
-"""Who may hear whom. An edge goes from the sender to the receiver, who hears it.
+"""The edges along which nodes may hear each other, directed from the sender to the receiver.
 
-An ``edge_index`` holds positions; where nodes' names are other whole numbers it is refused, since there a number is a
-name, see `Node`: give pairs, or a ``Data``, which always holds positions. Weights that are given are those of the run
-where its method keeps them (`KeepWeights` in the first phase); else they say only where there is an
-edge, and a warning says so where they differ from each other.
+An ``edge_index`` holds positions. If nodes' names are whole numbers other than their positions, it is rejected, since
+a number is then a name, see `Node`: pass pairs, or a ``Data``, which always holds positions. Given weights become those
+of the run if its method keeps them (`KeepWeights` in the first phase); otherwise they only mark the edges, and a
+warning is issued if they differ from each other.
 """
 
 
 def read_graph(graph: Graph, tasks: Tasks) -> Data:
-    """Return a graph's edges between positions, their weights where it has some, and a ``Data``'s fields of edges."""
+    """Return a graph's edges between positions, their weights if it has any, and a ``Data``'s edge fields."""
     count = tasks.num_nodes
     if graph is None or isinstance(graph, BaseTransform):
         found: Data = (graph or Complete())(Data(num_nodes=count, node_id=tasks.ids))
@@ -80,7 +80,7 @@ def _of_pairs(pairs: Pairs, tasks: Tasks) -> Data:
 
 
 def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype) -> Tensor:
-    """Return the weights that edges begin with, [E]: where they are kept those given (else a ValueError), else 0."""
+    """Return the initial edge weights, [E]: the given ones if the method keeps them (else a ValueError), or else 0."""
     first = None if method is None else method.last(0)
     if "edge_weight" in data and first is not None:
         if first.weigh.origin == "kept" and not first.local.crosses:
@@ -102,7 +102,7 @@ def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype
 
 
 def _keeps_none(method: Method) -> bool:
-    """Tell whether a method mixes by weights that nothing gives edges which come without."""
+    """Return whether a method mixes by weights but does not set them on edges that come without."""
     given = method.prepare is not None and not isinstance(method.prepare, WithSelfLoops)
     return method.weigh.origin == "kept" and not method.local.crosses and not given
 
@@ -122,7 +122,7 @@ def _ends(name: str, what: str, pairs: Pairs, senders: Sequence[str], receivers:
 
 
 def _of_index(graph: Tensor | np.ndarray, tasks: Tasks) -> Data:
-    """Return the edges of an ``edge_index``, whose shape and type `build_graph` checks."""
+    """Return the edges of an ``edge_index``; `build_graph` checks its shape and type."""
     index = torch.as_tensor(np.array(graph, order="C") if isinstance(graph, np.ndarray) else graph).detach().cpu()
     if index.dim() != 2 or len(index) != 2:
         raise SettingError("graph", GRAPH, graph)

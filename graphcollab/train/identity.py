@@ -1,4 +1,4 @@
-"""Identity of a run: method, data, models and graph, compared with that of other processes and of checkpoints."""
+"""Identity of a run: method, data, models and graph, compared with those of other processes and of checkpoints."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from graphcollab.train.fingerprint import MODELS, checksum, describe, digests, f
 from graphcollab.train.settings import RunSettings
 from graphcollab.train.start import Start, plane_of
 
-OWN = ("inputs in", "targets in", "weights in", "edge_")  # what sites do not compare, not even by checksums
+OWN = ("inputs in", "targets in", "weights in", "edge_")  # entries that sites do not compare, not even by checksums
 VERSION = "version of "
 SHAPES = "shapes of the models"
 INITIAL = "initial models"
 BASE = "frozen weights"  # of the base model that all nodes of an architecture share, by their checksum
-FACTOR = "factor of Isolate"  # None until nodes are first judged; their bounds are made then
-SHOWN = 100  # characters of a value in a message
+FACTOR = "factor of Isolate"  # None until nodes are first examined; their bounds are computed then
+SHOWN = 100  # maximum number of characters of a value in a message
 
 
 def describe_run(settings: RunSettings, start: Start, plane: Plane) -> dict[str, Any]:
@@ -79,12 +79,12 @@ def describe_run(settings: RunSettings, start: Start, plane: Plane) -> dict[str,
 
 
 def identify_tasks(tasks: Tasks) -> str:
-    """Return a fingerprint of nodes and samples, the same for the same ones only."""
+    """Return a fingerprint of nodes and samples, equal only for equal ones."""
     return fingerprint([*tasks.names, checksum(tasks.ids), *_describe_samples(tasks, plane_of(tasks)).items()])
 
 
 def identify_models(modules: Sequence[nn.Module], stacks: Stacks) -> str:
-    """Return a fingerprint of architectures, frozen weights included, and of who has which, not of trainable values."""
+    """Return a fingerprint of architectures, frozen weights and who has which, but not of trainable values."""
     shapes = [[spec.names, [list(shape) for shape in spec.shapes]] for spec in stacks.specs]
     bases = [weights_checksum(shared) for module in modules if (shared := shared_tensors(module))]
     members = [some.tolist() for some in stacks.members]
@@ -107,18 +107,18 @@ def _describe_samples(tasks: Tasks, plane: Plane) -> dict[str, str]:
 
 def require_same_run(about: Mapping[str, Any], plane: Plane) -> None:
     """Check that all processes play the same run from the same models, on CPUs that round alike (MismatchError)."""
-    if plane.cross_silo:  # one of them decides, so they may have other processors
+    if plane.cross_silo:  # one site decides, so sites may have different processors
         require_alike({name: value for name, value in about.items() if not name.startswith(OWN)}, plane)
     elif not plane.alone:
         machine = {
             "instructions of the CPU": torch.backends.cpu.get_cpu_capability(),
-            "kernels for mixing": ", ".join(PRODUCTS),  # some were built without a compiler, perhaps
+            "kernels for mixing": ", ".join(PRODUCTS),  # some may have been built without a compiler
         }
         require_alike({**machine, **about}, plane)
 
 
 def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
-    """Check that all processes have the same values by the same names; else a ValueError names the first of others."""
+    """Check that all processes have the same values under the same names; a ValueError names the first difference."""
     name = _differing(here, plane)
     if name is None:
         return
@@ -141,11 +141,11 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
 
 
 def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None:
-    """Check that all processes know the same of what everybody may know: else they would decide differently."""
+    """Check that all processes agree on the public state: otherwise their decisions would differ."""
     if plane.alone:
         return
     public = [field for field in fields if field.known_to == "public" and field.kind not in ROWS]
-    if plane.cross_silo:  # other processors may round otherwise; what decides has been told by one
+    if plane.cross_silo:  # other processors may round differently; values that decide have been sent by one site
         public = [field for field in public if field.kind != "replicated"]
     names = [name for name in data.to_dict() if any(field.covers(name) for field in public)]
     if name := _differing({name: _content(data[name], name) for name in sorted(names)}, plane):
@@ -158,7 +158,7 @@ def require_one_state(data: Data, fields: Iterable[Field], plane: Plane) -> None
 
 
 def _content(value: Any, name: str) -> list[Any]:
-    """Return what a field of the state holds, as plain values and checksums, without the code of its class."""
+    """Return a field of the state as plain values and checksums, without the code of its class."""
     tensors: dict[str, Tensor] = {}
     return [encode(value, name, tensors, copy=False), _checksums(tensors)]
 
@@ -170,10 +170,10 @@ def _differing(here: Mapping[str, Any], plane: Plane) -> str | None:
 
 
 def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: str) -> dict[str, Any]:
-    """Return a checkpoint's identity, in which isolation may begin; an OtherRunError if it is of another run."""
+    """Return a checkpoint's identity, in which isolation may begin; raise OtherRunError if it is of another run."""
     differing = differences(saved, wanted)
     if FACTOR in differing and None in (saved.get(FACTOR), wanted.get(FACTOR)):
-        del differing[FACTOR]  # one may begin to isolate nodes, or cease
+        del differing[FACTOR]  # a run may begin to isolate nodes, or stop doing so
     if not differing:
         return {**saved, FACTOR: wanted[FACTOR] if saved.get(FACTOR) is None else saved[FACTOR]}
     (first, (there, here)), *others = differing.items()
@@ -192,7 +192,7 @@ def require_same(saved: Mapping[str, Any], wanted: Mapping[str, Any], folder: st
 
 
 def differences(saved: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Return in what a run differs from the one wanted, both values by name; of different types only the types."""
+    """Return the differences between a run and the wanted one, both values by name; only types if these differ."""
     found: dict[str, tuple[Any, Any]] = {}
     for key, value in wanted.items():
         before = saved.get(key)
@@ -211,7 +211,7 @@ def _shown(value: Any) -> str:
 
 
 def _versions(modules: Sequence[nn.Module]) -> dict[str, str]:
-    """Return the versions of what computes; code can only be compared where Python's version is the same."""
+    """Return the versions of the software that computes; code can only be compared under the same Python version."""
     python = ".".join(map(str, sys.version_info[:2]))
     found = {"graphcollab": __version__, "Python": python}
     found |= {library.__name__: str(library.__version__) for library in (torch, torch_geometric)}

@@ -1,4 +1,4 @@
-"""Nodes that arrive after training get a personalized model at once."""
+"""`join`: personalized models for nodes that arrive after training."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ from graphcollab.transforms import Isolated
 
 @dataclass(frozen=True)
 class Joined:
-    """Models of nodes that joined, whom they listen to, and what they would have reached alone.
+    """Models of nodes that joined, the nodes they listen to, and a local-training baseline.
 
     In ``edge_index`` [2, E] senders are among the old nodes (then the new ones), receivers among the new ones.
-    ``alone`` are the models after as many rounds of local training that hears nobody; ``tasks`` are the newcomers'
-    data, and ``run`` is what they joined.
+    ``alone`` holds the models after as many rounds of purely local training; ``tasks`` are the newcomers' data, and
+    ``run`` is the run that they joined.
     """
 
     stacks: Stacks = field(repr=False)
@@ -63,7 +63,7 @@ class Joined:
         sizes = self.tasks.sizes("test").tolist()
         told = [f"{name} ({n or 'no'} test samples)" for name, n in zip(self.names, sizes, strict=True)]
         if any(sizes):
-            with own_filter("ignore"):  # `scores` warns of what has no value
+            with own_filter("ignore"):  # `scores` warns of undefined metrics
                 ours, alone = (self.scores(alone=one) for one in (False, True))
             name = ours.metrics[0].name
             pairs = [*zip(ours[name].tolist(), alone[name].tolist(), strict=True)]
@@ -77,9 +77,9 @@ class Joined:
         return self.tasks.names
 
     def graph(self) -> LearnedGraph:
-        """Return whom newcomers listen to; its nodes are the old ones, then the new ones.
+        """Return the graph of the nodes that newcomers listen to; its nodes are the old ones, then the new ones.
 
-        A newcomer that has the name of an old node is "new" and that name there.
+        A newcomer with the name of an old node is called "new" and that name in the graph.
         """
         old = self.run.tasks
         ends = self.edge_index + torch.tensor([[0], [old.num_nodes]], device=self.edge_index.device)
@@ -89,7 +89,7 @@ class Joined:
         return graph
 
     def save(self, folder: str | Path) -> Path:
-        """Write the newcomers' models and all that predicting takes, without those of the others; see `Result.save`."""
+        """Save the newcomers' models and everything needed to predict, but no other models; see `Result.save`."""
         about = {**self.run.about(), "values": {}, "best": None}  # those were measured at other nodes
         return save_models(folder, self.stacks, self.run.modules, self.tasks, self.graph(), about)
 
@@ -113,42 +113,44 @@ def join(
     warmup: Natural = 1,
     finetune: Natural = 4,
 ) -> Joined:
-    """Give nodes that were not there during training a personalized model. Old nodes' models stay as they are.
+    """Give nodes that were absent during training a personalized model. Old nodes' models stay unchanged.
 
-    How depends on the method:
+    The procedure depends on the method:
 
-    - One that has learned to weigh models which it has never met (meta-L2C): a newcomer trains alone for ``warmup``
-      rounds from the run's initial model; attention between its change and those of the old nodes says whom to listen
-      to; its model becomes the initial one plus the weighted sum of all changes since the run's start, which it trains
-      for ``finetune`` rounds on its own data. (The paper says that meta-L2C serves new nodes but not how; this is our
-      reading.)
-    - One that learns a weight for every edge (L2C): the same, with weights that the newcomer learns by its own
-      validation samples, in as many steps as the run has taken; the old nodes' models stay fixed. (Our reading, too.)
-    - One in which a server averages whole models: a newcomer begins with that average, and trains it for ``finetune``
-      rounds. The average is of all old nodes' models (FedAvg), of those whose center fits the newcomer's training data
-      best (IFCA), or of those whose tasks are near to its own (FLT).
-    - One in which a server averages a part of models (FedSim, FedClassAvg) or nodes train a personal model beside the
-      average (Ditto): newcomers play ``warmup + finetune`` rounds as clients of that server, which has the same for
-      them in every round.
-    - One in which models travel along edges, and a node finds the weights of those it hears (D-PSGD, DAC, PENS,
+    - A method that has learned to weigh models it has never seen (meta-L2C): a newcomer trains alone for ``warmup``
+      rounds from the run's initial model. Attention between its change and those of the old nodes gives its weights.
+      Its model becomes the initial one plus the weighted sum of all changes since the run's start, and is trained for
+      ``finetune`` rounds on its own data. (The paper says that meta-L2C serves new nodes but not how; this is our
+      interpretation.)
+    - A method that learns a weight for every edge (L2C): the same, with weights that the newcomer learns on its own
+      validation samples, in as many steps as the run has taken; the old nodes' models stay fixed. (Also our
+      interpretation.)
+    - A method in which a server averages whole models: a newcomer starts from that average and trains it for
+      ``finetune`` rounds. The average is over all old nodes' models (FedAvg), those whose center fits the newcomer's
+      training data best (IFCA), or those whose tasks are close to its own (FLT).
+    - A method in which a server averages a part of models (FedSim, FedClassAvg) or nodes train a personal model beside
+      the average (Ditto): newcomers play ``warmup + finetune`` rounds as clients of that server, which sends them the
+      same part in every round.
+    - A method in which models travel along edges and a node finds the weights of its in-neighbors (D-PSGD, DAC, PENS,
       FedFomo, FedAMP, pFedGraph, pFedSim, MAPL, the directed collaboration graph): newcomers play ``warmup + finetune``
-      rounds of the method, from its first; old nodes are at rest and serve the models they are judged by. All phases
-      but the last take ``warmup`` rounds, at least one; where a server averages none, newcomers begin with its average.
+      rounds of the method, from its first round; old nodes are at rest and serve their evaluated models. All phases
+      except the last take ``warmup`` rounds, at least one; if a server averages, they take none, and newcomers start
+      from its average.
 
     Args:
-        result: A run of one architecture.
+        result: A run with a single architecture.
         newcomers: The new nodes' data.
         allowed: Pairs of an old node and a new one that may hear it, by name or position; or both by position, [2, E].
-            Default: all pairs. A newcomer never hears another one, nor a node that was isolated, has left, or has not
-            joined. Where unconnected parts of the graph trained mixers of their own, a newcomer may hear nodes of one
-            part only, and uses its mixer.
-        warmup: Rounds of local training before mixing, and further rounds as told above.
-        finetune: Rounds after it.
+            Default: all pairs. A newcomer never hears another newcomer, nor a node that was isolated, has left, or has
+            not joined. If unconnected parts of the graph trained mixers of their own, a newcomer may only hear nodes of
+            one part, and uses its mixer.
+        warmup: Rounds of local training before mixing, or further rounds as described above.
+        finetune: Rounds after mixing.
 
     Raises:
-        ValueError: If joining means nothing for the method, which the message explains, the newcomers' data do not fit
-            the models or were prepared from a table in another way than the run's, an edge is out of range, or a
-            newcomer would hear nodes with different mixers.
+        ValueError: If joining is not defined for the method (the message explains why), the newcomers' data do not fit
+            the models or were prepared from a table differently than the run's, an edge is out of range, or a newcomer
+            would hear nodes with different mixers.
         NonFiniteLossError: If the loss of a new node is not finite.
     """
     old = result.data
@@ -216,7 +218,7 @@ def join(
 
 @dataclass(frozen=True)
 class _Arrival:
-    """Newcomers whose edges come from ``old`` nodes and themselves; edges as in `Weigher.for_newcomers`."""
+    """Newcomers with edges from ``old`` nodes and from themselves; edges as in `Weigher.for_newcomers`."""
 
     method: Method
     old: Data
@@ -224,7 +226,7 @@ class _Arrival:
     edges: Tensor
 
     def mixed(self, models: Stacks, weight: Tensor) -> Stacks:
-        """Return newcomers' models with the weighted sums of what the method exchanges."""
+        """Return the newcomers' models with the weighted sums of the terms that the method exchanges."""
         exchange, parts = self.method.exchange, [self.method.part]
         if isinstance(exchange, Exchange):
             parts = exchange.route.parts(exchange.part)
@@ -241,7 +243,7 @@ class _Arrival:
         return edge_products(cotangent, self._changes(models, part)[1], self.edges)
 
     def train(self, data: Data, rounds: int, weight: Tensor | None = None) -> Data:
-        """Train alone; with weights, as clients of a server whose part of the model stays the same."""
+        """Train alone, or, given weights, as clients of a server whose part of the model stays fixed."""
         for _ in range(rounds):
             data.x_start = data.x
             data = settle(self.method.local(data, self.env), self.method.local, self.env)
@@ -254,7 +256,7 @@ class _Arrival:
         return data
 
     def _changes(self, models: Stacks, part: str) -> tuple[Tensor, Tensor]:
-        """Return the run's first model, [1, P_part], and all models less that one, [K + K', P_part]."""
+        """Return the run's initial model, [1, P_part], and all models minus it, [K + K', P_part]."""
         origin = self.old.x_init.part(part)[:1]
         return origin, torch.cat([self.old.x.part(part), models.part(part)]) - origin
 
@@ -288,7 +290,7 @@ def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
 
 
 def _numbers_of(preparation: Preparation, moments: bool) -> dict[str, tuple[Any, ...]]:
-    """Return what columns become, the target last; with means and deviations or without."""
+    """Return the numbers of a table's preparation by column, the target last; with or without means and deviations."""
     made: dict[str, tuple[Any, ...]] = {"classes": preparation.classes}
     made |= {f"column {one.name!r}": one.features for one in preparation.columns}
     if moments:
@@ -301,7 +303,7 @@ def _allowed_edges(allowed: Tensor | Pairs | None, old: Sequence[str], new: Sequ
     """Return the edges from old nodes to new ones, [2, E], sorted by receiver."""
     if allowed is None:
         return torch.cartesian_prod(torch.arange(len(new)), torch.arange(len(old))).T.flip(0)
-    if isinstance(allowed, Tensor):  # of positions, also where names are numbers
+    if isinstance(allowed, Tensor):  # holds positions, even if names are numbers
         sender, receiver = allowed.tolist()
         allowed = [*zip(sender, receiver, strict=True)]
         old, new = ([*map(str, range(len(names)))] for names in (old, new))

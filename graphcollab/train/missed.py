@@ -1,4 +1,4 @@
-"""What a site that comes back into a run has missed: what everybody may know of it, as another site hands it over."""
+"""State that a site has missed when it comes back into a run: the public state, handed over by another site."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from graphcollab.components.state import ROWS
 from graphcollab.persistence.folder import DAMAGES, decode, encode
 from graphcollab.persistence.history import History
 
-OWN = ("refused", "graphs", "scores", "observed", "findings")  # of a history: seen by each site for itself
-LENGTH = struct.Struct("<Q")  # of the description
+OWN = ("refused", "graphs", "scores", "observed", "findings")  # parts of a history that each site records by itself
+LENGTH = struct.Struct("<Q")  # length of the description
 
 
 def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
-    """Return what everybody may know: fields that are declared public, but for rows of nodes, and of the history."""
+    """Return the public state: fields that are declared public, except rows of nodes, and the history's public part."""
     tensors: dict[str, Tensor] = {}
     told = {name: value for name, value in vars(history).items() if name not in OWN}
     told["values"] = {name: values for name, values in history.values.items() if name not in history.observed}
@@ -37,10 +37,10 @@ def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
 def take_over(
     content: bytes, data: Data, fields: Collection[Field], own: History | None = None
 ) -> tuple[Data, History]:
-    """Return the state in which the others are, with what this site knows itself: its models, and what it has learned.
+    """Return the other sites' state together with what only this site knows: its models, and what it has learned.
 
-    What it knows of edges still there is kept, else NaN; its ``own`` history goes on with what nobody else has seen. It
-    is a ValueError if the content is damaged, or of another phase, in which nodes keep something else.
+    Its values for edges that still exist are kept, others are NaN; its ``own`` history continues with the entries that
+    no other site has. A ValueError is raised if the content is damaged, or of another phase with different state.
     """
     try:
         (length,) = LENGTH.unpack_from(content)
@@ -81,7 +81,7 @@ def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Fiel
             raise FormatError(name, f"{name!r} is a {type(value).__name__}, and a {type(here).__name__} was due")
         if not isinstance(value, Tensor):
             continue
-        free = _declared(name, fields).kind == "per_edge"  # edges may have changed meanwhile
+        free = _declared(name, fields).kind == "per_edge"  # edges may have changed in the meantime
         axis = 1 if name == "edge_index" else 0
         sizes = [[*one.shape[:axis], *one.shape[axis + 1 :]] if free else [*one.shape] for one in (value, here)]
         if value.dtype != here.dtype or sizes[0] != sizes[1]:
@@ -96,7 +96,7 @@ def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Fiel
 
 
 def _with_own(history: History, own: History) -> History:
-    """Return a history with what a site has seen for itself, by evaluation; NaN where it was not there."""
+    """Return a history with a site's own records, by evaluation; NaN for evaluations it missed."""
     for name in OWN:
         setattr(history, name, getattr(own, name))
     nothing = torch.full((len(history.names),), torch.nan, dtype=torch.float64)
@@ -107,7 +107,7 @@ def _with_own(history: History, own: History) -> History:
 
 
 def _moved(values: Tensor, before: Tensor, now: Tensor) -> Tensor:
-    """Return the values of edges [E] for other edges, [E']: NaN where there was none."""
+    """Return the values of edges [E] for other edges, [E']: NaN for new edges."""
     place = {pair: e for e, pair in enumerate(zip(*before.tolist(), strict=True))}
     kept = [(e, place[pair]) for e, pair in enumerate(zip(*now.tolist(), strict=True)) if pair in place]
     there, held = torch.tensor(kept, dtype=torch.int64, device=values.device).view(-1, 2).T
@@ -117,7 +117,7 @@ def _moved(values: Tensor, before: Tensor, now: Tensor) -> Tensor:
 
 
 def _is_old(field: Field) -> bool:
-    """Tell whether a field says something of the last round that this site has played."""
+    """Return whether a field describes the last round that this site has played."""
     return field.lifetime == "round" and field.kind == "relation"
 
 

@@ -1,4 +1,4 @@
-"""How nodes join that come after training: which methods can serve them, and rounds that only they play."""
+"""Nodes that join after training: the methods that can serve them, and rounds that only they play."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from graphcollab.train.start import build_graph
 
 
 def played(method: Method | Phases, rounds: int) -> list[Method]:
-    """Return the phases that have been reached after a number of rounds."""
+    """Return the phases that were reached within a number of rounds."""
     if isinstance(method, Method):
         return [method]
     return played(method.method, rounds) + (played(method.next, rounds) if rounds > method.until else [])
 
 
 def served(method: Method) -> bool:
-    """Tell whether a server gives nodes the average of all models, or of those of nodes that are alike."""
+    """Return whether a server gives nodes the average of all models, or of those of similar nodes."""
     exchange = method.exchange
     if not isinstance(exchange, Exchange) or exchange.against is not None or method.local.crosses:
         return False
@@ -45,7 +45,7 @@ def served(method: Method) -> bool:
 
 
 def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, new: Data, env: Env) -> Tensor:
-    """Return weights in a server's averages, [E] as in `Weigher.for_newcomers`; who hears nobody keeps its model."""
+    """Return weights in a server's averages, [E] as in `Weigher.for_newcomers`; without senders, models are kept."""
     old, known, route = result.data, result.data.num_nodes, cast(Exchange, method.exchange).route
     (sender, receiver), weigher = edges, cast(Formula, method.weigh)
     if isinstance(route, ThroughServer | ThroughCenters):
@@ -65,7 +65,7 @@ def at_server(method: Method, result: Result, newcomers: Tasks, edges: Tensor, n
 
 
 def cannot_join(phases: Sequence[Method]) -> str | None:
-    """Return why nodes cannot come after these phases; None if they can."""
+    """Return why nodes cannot join after these phases; None if they can."""
     heard = [one for one in phases if one.along_edges or not isinstance(one.exchange, NoExchange)]
     if not heard:
         return "its nodes hear nobody, so newcomers learn alone: run it on their tasks"
@@ -84,7 +84,7 @@ def cannot_join(phases: Sequence[Method]) -> str | None:
 
 
 def names_among(new: Sequence[str], old: Sequence[str]) -> list[str]:
-    """Return names of newcomers by which they are told from old nodes: "new north" where there is a "north" already."""
+    """Return names that distinguish newcomers from old nodes: "new north" if a "north" already exists."""
     taken, found = {*old, *new}, []
     for name in new:
         if name in old:
@@ -97,10 +97,11 @@ def names_among(new: Sequence[str], old: Sequence[str]) -> list[str]:
 def play_newcomers(
     result: Result, newcomers: Tasks, start: Stacks, heard: Tensor, warmup: int, finetune: int
 ) -> tuple[Stacks, Tensor, Tensor]:
-    """Play a method from its first round with newcomers that hear old nodes (``heard`` [2, E]), who are at rest.
+    """Play a method from its first round with newcomers that hear old nodes (``heard`` [2, E]), which are at rest.
 
-    Of ``warmup + finetune`` rounds every phase but the last takes ``warmup``, at least 1; none where a server averages.
-    Return newcomers' judged models, and the last exchange's edges [2, E], old (then new) to new nodes, and weights [E].
+    Of ``warmup + finetune`` rounds every phase but the last takes ``warmup``, at least 1; none if a server averages.
+    Return the newcomers' evaluated models, and edges and weights of the last exchange: [2, E], from old (then new) to
+    new nodes, and [E].
     """
     old, known = result.data, result.data.num_nodes
     *earlier, last = (one for one in played(result.method, old.round) if not served(one))
@@ -128,7 +129,7 @@ def play_newcomers(
 
 @dataclass(frozen=True)
 class _OnlyNewcomers(Participation):
-    """Old nodes serve and do not train, newcomers train and do not serve."""
+    """Participation in which old nodes serve and do not train, and newcomers train and do not serve."""
 
     known: Natural = 0
 
@@ -143,7 +144,7 @@ def _engine(result: Result, tasks: Tasks) -> Engine:
 
 
 def _together(old: Tasks, new: Tasks) -> Tasks:
-    """Return the tasks of old and new nodes; of new ones with the ``node_id`` they have, which keys what they draw."""
+    """Return the tasks of old and new nodes; new nodes keep their ``node_id``, which keys their random draws."""
     pools, splits = {}, {}
     for name in old.splits.keys() & new.splits.keys():
         one, two = old.splits[name], new.splits[name]

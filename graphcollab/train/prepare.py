@@ -1,4 +1,4 @@
-"""`prepare`: from the settings of a run to the `Session` that plays it."""
+"""`prepare`: turn the settings of a run into the `Session` that plays it."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ BETWEEN_PARTIES = {
     "patience": "the best state would have to be kept of all sites, and a site may be gone by then",
     "placement": "each site has its own samples, and no others",
 }
-"""Settings that cannot be given where nodes are of parties that keep their data, and why."""
+"""Settings that are not available if nodes belong to parties that keep their data, and the reasons."""
 
-ENDING = 60.0  # seconds in which a site's last job, which was aborted, may let its folder go
-LARGE = 2**18  # parameters of a stacked model whose matrix products are worth sharing between threads
+ENDING = 60.0  # seconds in which an aborted previous job of a site may release its folder
+LARGE = 2**18  # parameters from which the matrix products of a stacked model are worth several threads
 
 
 @dataclass(frozen=True)
 class Saved:
-    """What a run goes on from: the checkpoint's state, history and identity; without one nothing."""
+    """Saved state from which a run resumes: a checkpoint's state, history and identity; empty without one."""
 
     saver: Saver | None
     about: dict[str, Any]
@@ -58,7 +58,7 @@ class Saved:
 
 
 def meet_others(settings: RunSettings) -> tuple[RunSettings, Plane]:
-    """Return how the processes of a run meet, and the settings that hold there."""
+    """Return the settings and the plane by which the processes of a run meet."""
     tasks = settings.tasks
     work = partial(_work, settings.method, tasks)
     transport = meet(tasks.names, work, settings.compute.placement, tasks.elsewhere)
@@ -72,12 +72,12 @@ def meet_others(settings: RunSettings) -> tuple[RunSettings, Plane]:
 
 
 def prepare(settings: RunSettings, plane: Plane, held: ExitStack) -> Session:
-    """Return a run that is ready to be played; what it has to hold on to, such as its folder, is ``held``."""
+    """Return a run that is ready to be played; resources that it has to hold, such as its folder, are in ``held``."""
     _require_alike(settings, plane)
     if settings.checkpoint is not None and plane.is_main:
         held.enter_context(hold_folder(settings.checkpoint.folder, wait=ENDING if plane.cross_silo else 0.0))
     if not plane.is_main:
-        held.enter_context(own_filter("ignore"))  # what there is to say, the first process says
+        held.enter_context(own_filter("ignore"))  # only the main process warns
     start = _begin(settings, plane)
     if settings.participation is not None:
         named = settings.participation.by_id(start.tasks.names, start.tasks.ids)
@@ -102,13 +102,13 @@ def prepare(settings: RunSettings, plane: Plane, held: ExitStack) -> Session:
 
 
 def _require_alike(settings: RunSettings, plane: Plane) -> None:
-    """Check that all processes were given the same settings, but for those that are each site's own."""
+    """Check that all processes were given the same settings, except those that are specific to a site."""
     if plane.alone:
         return
     alike: dict[str, Any] = {name: getattr(settings, name) for name in ("rounds", "evaluate_every", "patience")}
     alike["on_nonfinite"] = str(settings.on_nonfinite)
     alike["callbacks"] = [type(one).__name__ for one in settings.callbacks if one.everywhere]
-    if not plane.cross_silo:  # each site has a disk and a machine of its own
+    if not plane.cross_silo:  # each site has its own disk and machine
         compute = {name: value for name, value in vars(settings.compute).items() if name not in ("device", "placement")}
         alike |= {"checkpoint": str(settings.checkpoint), **compute}
     require_alike(alike, plane)
@@ -127,7 +127,7 @@ def _begin(settings: RunSettings, plane: Plane) -> Start:
 
 
 def _saved(settings: RunSettings, start: Start, plane: Plane) -> Saved:
-    """Return what was saved of the run, if that is to be gone on from; an error if it is of another run."""
+    """Return the saved state of the run, if it is to be resumed; raise an error if it is of another run."""
     given = settings.checkpoint
     saver = None if given is None else Saver(given.folder, given.every, plane, settings.fields)
     found = saver.resume() if saver and given and given.resume else None
@@ -150,12 +150,12 @@ def _engine(settings: RunSettings, start: Start, saved: Saved) -> Engine:
 
 
 def _session(settings: RunSettings, start: Start, saved: Saved, env: Env, data: Data) -> Session:
-    """Return the run in its first state, or in the one that was saved."""
+    """Return the run in its initial state, or in the saved one."""
     plane, method = env.plane, settings.method
     history = History(start.tasks.names, start.metric.name, start.metric.higher_is_better)
     threads = _num_threads(saved.before.get("threads"), settings.compute.num_threads, env.engine)
     about = saved.about | {"plans": [asdict(plan) for plan in env.engine.plans], "threads": threads}
-    if saved.state is None or plane.cross_silo:  # a site meets others in the start, whose run may be new
+    if saved.state is None or plane.cross_silo:  # a site meets others at the start, and their run may be new
         quiet = own_filter("ignore") if saved.state else nullcontext()
         with same_threads(threads), name_limits(env.engine.plans), quiet:
             data = method.start(data, env)
@@ -164,7 +164,7 @@ def _session(settings: RunSettings, start: Start, saved: Saved, env: Env, data: 
         data = to_device(state, method.fields, start.tasks.device)
         data = (
             data if plane.cross_silo else keep_own(data, settings.fields, plane)
-        )  # between sites nobody has saved more
+        )  # between sites no other site has saved more
         _require_rounds(data.round, settings)
     _warn_of_phases(method, settings.rounds)
     warn_of_unlike(method, start.modules)
@@ -183,14 +183,14 @@ def _require_rounds(played: int, settings: RunSettings) -> None:
 
 
 def _work(method: Method | Phases, tasks: Tasks) -> Tensor:
-    """Return what a round costs every node, [K]: local steps, whose batches take equally long, or samples."""
+    """Return the cost of a round for every node, [K]: local steps, whose batches take equal time, or samples."""
     sizes = tasks.sizes("train")
     steps = method.local_steps(sizes, 1)
     return torch.where(steps > 0, sizes.double(), 1.0) if bool(steps.isnan().any()) else steps.clamp(min=1.0)
 
 
 def _plans(before: Mapping[str, Any], compute: Compute) -> list[Plan]:
-    """Return the plans of the run that is resumed; another way of computing would give other last bits."""
+    """Return the plans of the resumed run; another way of computing would change the last bits."""
     plans = [Plan(**plan) for plan in before["plans"]]
     for plan in plans:
         for name, default in {"backend": "auto", "chunk": None, "microbatch": None}.items():
@@ -215,10 +215,11 @@ def _num_threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
 
 
 def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
-    """Return how many threads suit the work: all that the caller's setting allows where they pay, else one.
+    """Return the number of threads that suit the work: all that the caller's setting allows if they pay off, else one.
 
-    They pay for convolutions and for large models (`LARGE`) computed together. Steps of others are too short to be
-    shared: recurrent layers lose by it, and where another process takes a core threads wait for each other.
+    They pay off for convolutions and for large models (`LARGE`) that are computed together. The steps of other models
+    are too short to be shared: recurrent layers get slower, and threads wait for each other if another process takes a
+    core.
     """
     for module, plan in zip(modules, plans, strict=True):
         convolves = any(isinstance(m, nn.modules.conv._ConvNd) for m in module.modules())
@@ -228,7 +229,7 @@ def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
 
 
 def _warn_of_phases(method: Method | Phases, rounds: int) -> None:
-    """Warn of a phase that a run ends before."""
+    """Warn of a phase that the run ends before reaching."""
     while isinstance(method, Phases) and rounds > method.until:
         method = method.next
     if isinstance(method, Phases):

@@ -1,4 +1,4 @@
-"""`Result`: what a run returns, models, graph and history."""
+"""`Result`: the models, graph and history that a run returns."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from graphcollab.persistence.save_models import about_run, save_models
 
 @dataclass(frozen=True)
 class Result(Predicts):
-    """Personalized models, the learned graph, and how they came about.
+    """Personalized models, the learned graph, and the history of the run.
 
-    The data are the state after the last round, or with early stopping the best one; ``interrupted`` tells whether
+    The data are the state after the last round, or with early stopping the best state; ``interrupted`` tells whether
     Ctrl-C ended the run early.
     """
 
@@ -57,14 +57,15 @@ class Result(Predicts):
 
     @cached_property
     def stacks(self) -> Stacks:
-        """The models nodes are judged by, as rows; made when they are first asked for."""
+        """The evaluated models, as rows; computed on first access."""
         return self.method.models(self.data, self.env)
 
     def model(self, node: Node) -> nn.Module:
         """Return a node's personalized model as a plain module, by name or position (see `Node`; else a KeyError).
 
-        All models share frozen weights: to change them, change those of a ``copy.deepcopy`` of the model. In a run of
-        several processes a model is where its node is, elsewhere a LookupError says where; sites have their own only.
+        All models share frozen weights: to change them, change those of a ``copy.deepcopy`` of the model. In a
+        multi-process run a model is only available in its node's process; elsewhere a LookupError names that process.
+        Sites only have their own models.
         """
         return self._model(find_node(node, self.tasks.names))
 
@@ -86,13 +87,13 @@ class Result(Predicts):
         return spec.load_into(module, row).eval()
 
     def models(self) -> dict[str, nn.Module]:
-        """Return all personalized models by node name; in a run of several processes those of the nodes here."""
+        """Return all personalized models by node name; in a multi-process run, those of the local nodes."""
         return {self.tasks.names[k]: self._model(k) for k in self.env.plane.own.tolist()}
 
     def graph(self) -> LearnedGraph:
         """Return the learned graph: ``edge_index`` and ``edge_weight`` of the last exchange, ``node_id`` and ``name``.
 
-        It is a PyG ``Data`` that can be written as CSV, with ``x`` [K, P] where all nodes have one architecture.
+        It is a PyG ``Data`` that can be written as CSV, with ``x`` [K, P] if all nodes have the same architecture.
         """
         edge_index, edge_weight = last_graph(self.data)
         graph = LearnedGraph(edge_index=edge_index, edge_weight=edge_weight, num_nodes=self.data.num_nodes)
@@ -102,16 +103,17 @@ class Result(Predicts):
         return graph
 
     def save(self, folder: str | Path) -> Path:
-        """Write every node's model (the one it is judged by) and all that predicting takes; `load` reads it elsewhere.
+        """Save every node's evaluated model and everything needed to predict; `load` reads it elsewhere.
 
-        The folder gets a manifest in JSON and a safetensors file: models, the graph with names, how the models came
-        about, and where the tasks had one the preparation of tables; no samples. Saved models in it are replaced whole
-        or not at all. All processes call it, and the first writes; sites each write their own model, and tell nobody.
-        `load` makes models of `graphcollab.build_model` again by saved settings; others by a function that it is given.
+        The folder gets a JSON manifest and a safetensors file: models, the graph with names, how the models were
+        trained, and the preparation of tables if the tasks have one; no samples. Saved models in the folder are
+        replaced as a whole or not at all. All processes call it, and the main process writes; each site writes its own
+        model and sends nothing. `load` rebuilds models of `graphcollab.build_model` from saved settings; for others it
+        needs a function that makes them.
 
         Raises:
             FileExistsError: If the folder holds something else.
-            ValueError: If it cannot be written to.
+            ValueError: If the folder is not writable.
             InUseError: If something else writes to it for more than a minute.
         """
         plane = self.env.plane
@@ -125,18 +127,18 @@ class Result(Predicts):
         return Path(folder)
 
     def about(self) -> dict[str, Any]:
-        """Return how the models came about, as `Models.about` has it of saved ones."""
+        """Return how the models were trained, in the form that `Models.about` has for saved ones."""
         return about_run(self.method, int(self.data.round), self.env.seed, self.tasks.loss, self.history)
 
     def summary(self) -> dict[str, Any]:
         """Return the test metric's mean, worst 10 %, worst 20 % and standard deviation, bytes and seconds.
 
-        The worst 10 % are there from 20 nodes with a value on, the worst 20 % from 10 on: of fewer they would be the
-        worst one alone (`History.summary` has them all the same). ``nodes`` says over how many nodes the mean is,
-        ``ignored`` how many have no value, ``metric`` what the metric is, and ``of`` what the values are:
-        ``"test_metric"``; without test samples ``"val_metric"``, or even ``"train_loss"``, and ``missing`` what would
-        be needed. ``units`` says so where errors are in standard deviations, ``isolated`` counts isolated nodes, and
-        ``findings`` are the texts of what was found wrong (`Finding`). Something must have been evaluated.
+        The worst 10 % are reported from 20 nodes with a value, the worst 20 % from 10: with fewer nodes they would be
+        the single worst node (`History.summary` has them regardless). ``nodes`` is the number of nodes in the mean,
+        ``ignored`` the number without a value, ``metric`` the metric, and ``of`` what the values are:
+        ``"test_metric"``; without test samples ``"val_metric"`` or ``"train_loss"``, and ``missing`` states what would
+        be needed. ``units`` is set if errors are in standard deviations, ``isolated`` counts isolated nodes, and
+        ``findings`` are the texts of detected problems (`Finding`). At least one evaluation is required.
         """
         if not len(self.history):
             raise EmptyError(
@@ -160,9 +162,9 @@ class Result(Predicts):
     def scores(self, metrics: AnyMetrics = None, split: str = "test") -> Scores:
         """Return one metric or several of every node's model on its samples of a split, from one pass of predictions.
 
-        Where a metric is not defined (an AUC of one class) it is NaN; a warning names the nodes, unless the run's has,
-        and means are over the others. Nodes that have left are judged by their last models, and are in no mean; those
-        that have not joined have no scores. All processes of a run call it.
+        An undefined metric (an AUC of one class) is NaN; a warning names the nodes, unless the run's warning has, and
+        means are over the other nodes. Nodes that have left are evaluated with their last models and excluded from
+        means; nodes that have not joined have no scores. All processes of a run call it.
 
         Args:
             metrics: A name, a `Metric` or a function, or several of them. Default: the tasks' own.
@@ -173,10 +175,10 @@ class Result(Predicts):
         return score_nodes(self.env.engine, self.stacks, split, judged, told, self.env.plane, member, joined)
 
     def save_mixer(self, path: str | Path, node: Node | None = None) -> Path:
-        """Save the learned mixer for use elsewhere; of a node where parts of the graph trained their own.
+        """Save the learned mixer for use elsewhere; of a ``node`` if parts of the graph trained their own.
 
-        It is a ValueError if there is none: the method learns none, or the node is alone. In a run of several processes
-        all of them call it, and the first writes.
+        A ValueError is raised if there is no mixer: the method learns none, or the node is alone. In a multi-process
+        run all processes call it, and the main process writes.
         """
         if "mixer" not in self.data:
             raise UnsupportedError("result", f"{self.method.name} learns no mixer that transfers: use meta_l2c")
@@ -188,7 +190,7 @@ class Result(Predicts):
 
 
 def _save_own(folder: str | Path, result: Result) -> None:
-    """Write the models of the nodes here, and nothing of others but their places in the graph."""
+    """Write the models of the local nodes; of other nodes, write only their positions in the graph."""
     own = result.env.plane.own
     stacks, about = result.stacks.select(own), result.about()
     known = [any(spec is one for one in stacks.specs) for spec in result.stacks.specs]

@@ -1,4 +1,4 @@
-"""`run`: the only outer loop, which `prepare` makes ready and a `Session` plays."""
+"""`run`: the only outer loop, which `prepare` sets up and a `Session` plays."""
 
 from __future__ import annotations
 
@@ -46,45 +46,47 @@ def run(
 ) -> Result:
     """Train personalized models and the graph between them.
 
-    Ctrl-C finishes the round, saves, evaluates if nothing was evaluated yet, and returns; pressed again it stops at
+    Ctrl-C finishes the round, saves, evaluates if nothing was evaluated yet, and returns; a second Ctrl-C stops at
     once.
 
     Args:
-        method: What to do in a round, for example ``graphcollab.methods.meta_l2c()``.
+        method: The collaboration method, for example ``graphcollab.methods.meta_l2c()``.
         tasks: The nodes' data.
         model: A module, or a function that makes one (initialized from the seed), or one per architecture; a function
-            may make several, such as one that calls `graphcollab.models.split_models`. One that takes an argument is
-            given the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
-        graph: Who may hear whom: a ``Data``, an ``edge_index``, a topology transform, or a list of pairs (sender,
-            receiver) by name or position, with or without weights behind (`Graph`). None: all pairs (unlisted where
-            nodes look for their peers, such as ``dac``; no edges where the method sends nothing along them, such as
-            ``local`` and ``fedavg``). Nobody hears along another edge, whatever route models take: servers average
-            inside connected components, whose nodes must all be allowed to hear each other (``fedavg`` with
-            ``incomplete="average"`` takes others too), and a node without neighbors sends nothing.
-        rounds: Rounds to play.
-        seed: Seed of everything random.
-        architecture: Architecture of every node, [K] or by name, where there are several.
+            may make several, such as one that calls `graphcollab.models.split_models`. A function with an argument is
+            called with the tasks: ``lambda tasks: build_model("mlp", tasks.input_shape, 2)``.
+        graph: Edges along which nodes may hear each other: a ``Data``, an ``edge_index``, a topology transform, or a
+            list of pairs (sender, receiver) by name or position, with or without a weight as third entry (`Graph`).
+            None: all pairs (not listed if nodes search for their peers, such as ``dac``; no edges if the method sends
+            nothing along them, such as ``local`` and ``fedavg``). Nodes never hear each other along other edges,
+            whatever route models take: servers average within connected components, whose nodes must all be allowed to
+            hear each other (``fedavg`` with ``incomplete="average"`` takes others too), and a node without neighbors
+            sends nothing.
+        rounds: Number of rounds.
+        seed: Seed of all randomness.
+        architecture: Architecture of every node, [K] or by name, if there are several.
         evaluate_every: Rounds between evaluations; the last round is always evaluated.
-        patience: Stop when the mean validation metric has not improved for this many evaluations, and return the state
-            after the best (of equal ones that with the smallest validation loss).
+        patience: Early stopping: stop when the mean validation metric has not improved for this many evaluations, and
+            return the state after the best one (ties are broken by the smallest validation loss).
         callbacks: See `Callback`; ``[Progress()]`` shows a progress bar.
-        on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node, with a warning, and go on: the
-            node keeps its last good model, rests, and loses its edges. Nodes are judged before others hear of their
-            models, by the bounds of `Isolate` (``Isolate(factor)`` for others): a gradient and a loss
-            on all training samples a round. A resumed run may begin or cease to isolate, but not by another factor.
-        participation: Who takes part in which round, with any method: `Participation` drops and delays nodes,
-            and lets them join and leave. Default: everyone always does.
-        checkpoint: A folder for checkpoints, from which the run, repeated, goes on; or `Checkpoint`, which also says
-            how often to save. Default: none are written.
-        compute: A device, such as ``"cuda"``; or `Compute`, which also says by how many threads, in which pieces, and
-            in which of several processes. Default: on the CPU.
+        on_nonfinite: ``"stop"`` at a loss that is not finite, or ``"isolate"`` its node with a warning and continue:
+            the node keeps its last good model, rests, and loses its edges. Nodes are checked before other nodes hear
+            their models, against the bounds of `Isolate` (``Isolate(factor)`` for other bounds); this costs a gradient
+            and a loss on all training samples a round. A resumed run may begin or stop isolating, but not with another
+            factor.
+        participation: Participation of nodes in rounds, with any method: `Participation` drops and delays nodes, and
+            lets them join and leave. Default: all nodes always take part.
+        checkpoint: A folder for checkpoints, from which a repeated run resumes; or `Checkpoint`, which also sets how
+            often to save. Default: none are written.
+        compute: A device, such as ``"cuda"``; or `Compute`, which also sets the number of threads, the chunk sizes, and
+            the placement of nodes on processes. Default: on the CPU.
 
     Raises:
         ValueError: If the input is not usable; nothing has been trained then.
-        RuntimeError: If another run is under way in the folder for checkpoints, or in ``torch.inference_mode()``.
-        TypeError: If a model is something else, or returns something else than one tensor.
-        NonFiniteLossError: If a node's loss is not finite; the last checkpoint is intact. (After an error while models
-            are judged, the checkpoint is of the round that was just played.)
+        RuntimeError: If another run is using the checkpoint folder, or in ``torch.inference_mode()``.
+        TypeError: If a model is not one of these, or returns something other than one tensor.
+        NonFiniteLossError: If a node's loss is not finite; the last checkpoint is intact. (After an error during
+            evaluation, the checkpoint is of the round that was just played.)
 
     Example:
         >>> from graphcollab.methods import local

@@ -1,4 +1,4 @@
-"""`Session`: a run that has been prepared, and is then played."""
+"""`Session`: a prepared run, ready to be played."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ KINDS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
 
 @contextmanager
 def name_limits(plans: Sequence[Plan]) -> Iterator[None]:
-    """Let an error of memory that is used up say which settings to lower, and what they are; its cause is the error."""
+    """Let an out-of-memory error name the settings to lower and their current values; the error is its cause."""
     try:
         yield
     except KINDS as error:
@@ -63,10 +63,10 @@ def name_limits(plans: Sequence[Plan]) -> Iterator[None]:
 
 @dataclass(eq=False)
 class Session:
-    """A run between two rounds: `graphcollab.run` prepares one, and `play` plays what is left of it.
+    """A run between two rounds: `graphcollab.run` prepares one, and `play` plays the remaining rounds.
 
-    It plays, evaluates and tells when it is over; callbacks and the saver do not change what it computes. A failed
-    evaluation is made up for on resuming; with patience the best state is in the ``Data``, so a resumed run ends alike.
+    It plays, evaluates and decides when the run is over; callbacks and the saver do not change the results. A failed
+    evaluation is repeated on resuming. With patience the best state is in the ``Data``, so a resumed run ends alike.
     """
 
     settings: RunSettings
@@ -84,10 +84,10 @@ class Session:
         self._shown: Data | None = None
         self._before, self._began = (self.history.seconds[-1] if self.history.seconds else 0.0), time.perf_counter()
         if self.data.round % self.settings.evaluate_every and not self._finished() and "best" not in self.data:
-            self.history.forget(self.data.round)  # made because the round was the last one then
+            self.history.forget(self.data.round)  # made only because the round was the last one then
 
     def play(self) -> Result:
-        """Play the rounds that are left, and return what came of them."""
+        """Play the remaining rounds and return the result."""
         plane = self.env.plane
         limited = name_limits(self.env.engine.plans)
         with torch.enable_grad(), same_threads(self.threads), limited, _finish_round_on_interrupt() as self._interrupt:
@@ -109,14 +109,14 @@ class Session:
         return Result(self.settings.method, self.shown, self.history, env.engine.tasks, self.modules, env, self.asked)
 
     def _begin(self) -> None:
-        """Go on with all others from one place."""
+        """Continue from the same state as all other processes."""
         round_ = self.data.round
         evaluated = self.history.rounds[-1:] == [round_]
         forget = partial(self.history.forget, round_)
         self.env.plane.begin(round_, evaluated, forget, self._told_to_others, self._take_over)
 
     def _play(self, act: Callable[[], None], again: bool = False) -> None:
-        """Do something in all processes, again where one was lost in the middle of it."""
+        """Run ``act`` in all processes, and again if a process was lost in the middle of it."""
         self.env.plane.play(act, self._told_to_others, self._take_over, again)
 
     def _play_round(self) -> None:
@@ -146,7 +146,7 @@ class Session:
         self._close_round()
 
     def _close_round(self) -> None:
-        # decided once after every round, in one meeting: a callback that looks at the clock would otherwise end a run
+        # decided once after every round, in one meeting: otherwise a callback that looks at the clock could end a run
         # between two questions, and its last round would not be evaluated
         round_ = self.data.round
         missing = round_ > 0 and self.history.rounds[-1:] != [round_]
@@ -164,14 +164,14 @@ class Session:
             self._evaluate()
 
     def _decided(self, asked: bool, over: bool, due: bool) -> tuple[bool, bool, bool]:
-        """Return what is decided for all: whether an interrupt was asked for, the run is over, and it is to be saved.
+        """Return the decisions for all processes: whether an interrupt was requested, the run is over, and to save.
 
-        Between sites each decides by itself; all know alike when a run is over, unless a callback may end it.
+        Between sites each decides by itself; all agree on when a run is over, unless a callback may end it.
         """
         plane = self.env.plane
         if plane.cross_silo:
             looks = any(type(callback).should_stop is not Callback.should_stop for callback in self.env.observers)
-            met = looks and not self._finished()  # at its end a site that comes back later finds nobody
+            met = looks and not self._finished()  # a site that comes back after the end finds no other site
             return asked, plane.all_gather_object(over)[0] if met else over, due
         told = plane.all_gather_object([asked, over, due])
         return any(one[0] for one in told), told[0][1], told[0][2]
@@ -180,21 +180,21 @@ class Session:
         return hand_over(self.data, self.history, (*LOOP, *self.settings.method.fields))
 
     def _take_over(self, content: bytes) -> None:
-        """Go on from where others are, who have played rounds without this site."""
+        """Continue from the state of the other sites, which have played rounds without this one."""
         self.data, history = take_over(content, self.data, (*LOOP, *self.settings.method.fields), self.history)
         vars(self.history).update(vars(history))
         self._shown = None
 
     @property
     def shown(self) -> Data:
-        """The state for those who look on: what nodes know by themselves is told to all."""
+        """The state for observers: values that nodes know by themselves are published."""
         if self._shown is None:
             self._shown = tell_all(self.data, (*LOOP, *self.settings.method.fields), self.env.plane)
         return self._shown
 
     @property
     def seen(self) -> Data:
-        """The state that callbacks are given: what only some know is told to all if one of them may look at it."""
+        """The state that callbacks get: values that only some processes know are published if one may read them."""
         return self.shown if self._looked_at else self.data
 
     def _finished(self) -> bool:
@@ -202,12 +202,12 @@ class Session:
 
     def _evaluate(self) -> None:
         data, history = self.data, self.history
-        seconds = self._before + time.perf_counter() - self._began  # those before a resume included
+        seconds = self._before + time.perf_counter() - self._began  # including those before a resume
         try:
             require_one_state(data, (*LOOP, *self.settings.method.fields), self.env.plane)
             with self.env.plane.raise_on_all():
                 values = evaluate(self.settings.method, data, self.env, self.metric)
-                if self.env.plane.cross_silo and len(history):  # what sites have counted that are not there is not told
+                if self.env.plane.cross_silo and len(history):  # counts of absent sites are not known
                     values |= {name: torch.maximum(values[name], history.last(name)) for name in SENT}
                 history.add(data.round, seconds, values)
                 self._warn_of_undefined()
@@ -215,7 +215,7 @@ class Session:
                     callback.on_evaluate(self.seen, history)
             if self.settings.patience is not None:
                 self.data = remember_best(data, history)
-        except BaseException as error:  # also where a site was lost, and it is done again
+        except BaseException as error:  # also if a site was lost, and the evaluation is repeated
             history.forget(data.round)
             if isinstance(error, Exception):
                 self._save()
@@ -226,7 +226,7 @@ class Session:
             self.saver.finish(self.data, self.history)
 
     def _stop(self) -> None:
-        """Save the last state; what is done after it a resumed run knows nothing of."""
+        """Save the last state; a resumed run does not know of anything done after it."""
         self._save()
         if self.asked and not len(self.history):
             self._evaluate()
@@ -240,14 +240,14 @@ class Session:
     def _warn_of_undefined(self) -> None:
         if not self._told and any(map(self.history.undefined, ("val", "test"))):
             known = told_by_table(self.env.engine.tasks)
-            if not self.env.plane.cross_silo:  # a party reads its own warnings only
+            if not self.env.plane.cross_silo:  # a party only reads its own warnings
                 known = [*itertools.chain(*self.env.plane.all_gather_object(known))]
             self._told = warn_of_undefined([self.history], self.metric, len(self.history.names), known)
 
 
 @contextmanager
 def _finish_round_on_interrupt() -> Iterator[threading.Event]:
-    """Turn the first Ctrl-C into a request that is met after the round; the second one interrupts."""
+    """Turn the first Ctrl-C into a request that is honored after the round; the second one interrupts."""
     asked = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield asked

@@ -1,4 +1,4 @@
-"""Settings of a run that belong together: `Compute`, where and how models are computed, and `Checkpoint`."""
+"""Grouped settings of a run: `Compute`, where and how models are computed, and `Checkpoint`."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Placement: TypeAlias = Annotated[Sequence[Natural] | Tensor | None, "the number 
 
 @dataclass(frozen=True)
 class Compute:
-    """Where and how models are computed, on which results depend by their last digits at most.
+    """Where and how models are computed; results depend on it in their last digits at most.
 
     Args:
-        device: Where to compute. ``"auto"``: on the GPU, if there is one.
+        device: Device to compute on. ``"auto"``: the GPU, if there is one.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time. Default: by rule.
-        microbatch: Samples of a node that go through its model at once in training, at most (gradient accumulation),
-            so memory is that of a part of the batch. Default: by rule, 1,024 tokens (16,384 on a GPU) where nodes share
-            most of a model, as under adapters, else all of a batch.
+        microbatch: Maximum number of samples of a node that pass through its model at once in training (gradient
+            accumulation); memory is that of such a part of the batch. Default: by rule, 1,024 tokens (16,384 on a GPU)
+            if nodes share most of a model, as with adapters, else the whole batch.
         num_threads: CPU threads. Default: all that ``torch.set_num_threads`` allows for convolutions and large stacked
-            models, else one. The caller's setting is restored, and runs in several threads do not change each other's.
+            models, else one. The caller's setting is restored, and runs in several threads do not affect each other's.
         autocast: Compute forward passes in bfloat16.
-        placement: In a run of several processes (docs/scaling.md) the process of every node, [K], as numbers from 0.
-            Default: that which has a node's samples, where each has those of some (`Tasks.share`); else contiguous
-            shares, balanced by local steps of a round (by samples where those are not known).
+        placement: In a multi-process run (docs/scaling.md), the process of every node, [K], as numbers from 0.
+            Default: the process that has a node's samples, if each has those of some nodes (`Tasks.share`); else
+            contiguous shares, balanced by the local steps of a round (by samples if the steps are not known).
 
     Example:
         >>> Compute(device="cpu", num_threads=4).num_threads
@@ -61,11 +61,11 @@ class Compute:
 
     @classmethod
     def of(cls, given: Computing) -> Compute:
-        """Return settings for which a device alone may stand."""
+        """Return the settings, for which a device alone is accepted as well."""
         return given if isinstance(given, Compute) else cls(given)
 
     def found_device(self) -> torch.device:
-        """Return the device, if it can be computed on; an `UnsupportedError` names those that this machine has."""
+        """Return the device if it is usable; an `UnsupportedError` names the devices of this machine."""
         try:
             auto = "cuda" if torch.cuda.is_available() else "cpu"
             found = torch.device(auto if self.device == "auto" else self.device)
@@ -85,16 +85,16 @@ Computing: TypeAlias = Annotated[Compute | torch.device | str, "a device, such a
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run keeps its checkpoints, how often it saves, and whether it goes on from the newest.
+    """Where a run keeps its checkpoints, how often it saves, and whether it resumes from the newest.
 
     Args:
-        folder: Folder for checkpoints. One run at a time may use it.
-        every: Rounds between checkpoints. Default: as often as saving takes at most a tenth of the time, so a killed
-            run loses at most one round and ten times what a checkpoint takes. The last state is always saved, also
-            after Ctrl-C and before a round that fails.
-        resume: Go on from the newest complete checkpoint in the folder if there is one; it must be of the same run:
+        folder: Folder for checkpoints. Only one run at a time may use it.
+        every: Rounds between checkpoints. Default: as often as possible with saving taking at most a tenth of the time,
+            so a killed run loses at most one round and ten times the duration of a checkpoint. The last state is always
+            saved, also after Ctrl-C and before a round that fails.
+        resume: Resume from the newest complete checkpoint in the folder, if there is one; it must be of the same run:
             method, seed, data, models (with their layers' settings and code), edges, and versions. On a CPU the result
-            then equals that of an uninterrupted run bit for bit. More rounds may be asked for, but not fewer than were
+            then equals that of an uninterrupted run bit for bit. You may request more rounds, but not fewer than were
             played. If False, start afresh and remove the checkpoints in the folder.
     """
 
@@ -107,11 +107,11 @@ class Checkpoint:
 
     @classmethod
     def of(cls, given: Checkpoints) -> Checkpoint | None:
-        """Return settings for which a folder alone may stand."""
+        """Return the settings, for which a folder alone is accepted as well."""
         return given if isinstance(given, Checkpoint | None) else cls(given)
 
     def within(self, name: str) -> Checkpoint:
-        """Return the same in a folder inside of this one."""
+        """Return the same settings with a subfolder of this folder."""
         return replace(self, folder=Path(self.folder) / name)
 
 
@@ -121,7 +121,7 @@ Checkpoints: TypeAlias = Annotated[Checkpoint | str | Path | None, "a folder, Ch
 
 @dataclass(frozen=True)
 class RunSettings:
-    """What a run is to do; fields are arguments of `graphcollab.run`."""
+    """Settings of a run; fields are arguments of `graphcollab.run`."""
 
     method: Method | Phases
     tasks: Tasks = field(repr=False)
@@ -140,7 +140,7 @@ class RunSettings:
 
     @property
     def isolate(self) -> Isolate | bool:
-        """Whether nodes that diverge are isolated, and by which bounds."""
+        """Whether diverged nodes are isolated, and by which bounds."""
         return self.on_nonfinite if isinstance(self.on_nonfinite, Isolate) else self.on_nonfinite == "isolate"
 
     @property

@@ -1,4 +1,4 @@
-"""What is there before the first round: checked models, one per node on a graph."""
+"""State before the first round: checked models, one per node on a graph."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Maker: TypeAlias = Callable[[], nn.Module | Sequence[nn.Module]] | Callable[[Tas
 Model: TypeAlias = Annotated[nn.Module | Maker | Sequence[nn.Module | Maker], MODEL]
 """A module, or a function that makes one, or one per architecture; a function may make several.
 
-A function that takes an argument is given the tasks, for models whose inputs depend on them: ``lambda tasks:
+A function with an argument is called with the tasks, for models whose inputs depend on them: ``lambda tasks:
 build_model("mlp", tasks.input_shape, 2)``.
 """
 
@@ -52,17 +52,17 @@ Models: TypeAlias = Annotated[
     nn.Module | Maker | Sequence[nn.Module | Maker] | Mapping[str, nn.Module | Maker | Sequence[nn.Module | Maker]],
     f"{MODEL}, or several of these by name, of which validation samples choose one",
 ]
-"""A `Model`, or several by name, such as ``{"linear": ..., "mlp": ...}``, of which validation samples choose one."""
+"""A `Model`, or several by name, such as ``{"linear": ..., "mlp": ...}``, from which validation samples select one."""
 
 Architecture: TypeAlias = Sequence[Natural] | Mapping[str, Natural] | Tensor | np.ndarray | None
-"""Architecture of every node, [K] or by name, where there are several."""
+"""Architecture of every node, [K] or by name, if there are several."""
 
 _MODEL_STREAM = 108
 
 
 @dataclass(frozen=True)
 class Start:
-    """What a run begins with: tasks on their device, modules, models on the graph, and the metric."""
+    """Initial state of a run: tasks on their device, modules, models on the graph, and the metric."""
 
     tasks: Tasks
     modules: Sequence[nn.Module]
@@ -74,8 +74,9 @@ class Start:
 def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") -> list[nn.Module]:
     """Return one module per architecture on a device; those made by a function are initialized from the seed.
 
-    The caller's modules are copied but for frozen weights, which are in memory once, and the caller's random generators
-    are left as they were. See `Model`. What does not fit into a row is a ValueError, see `ParamSpec.from_module`.
+    The caller's modules are copied except for frozen weights, which are in memory once, and the caller's random
+    generators are restored. See `Model`. A module that cannot be stored as a row raises a ValueError, see
+    `ParamSpec.from_module`.
     """
     many = list(model) if isinstance(model, Sequence) and not isinstance(model, str | nn.Module) else [model]
     if not many:
@@ -94,32 +95,32 @@ def build_modules(model: Model, seed: Seed, device: torch.device | str = "cpu") 
         for module in made if isinstance(made, list | tuple) else [made]:
             if not isinstance(module, nn.Module):
                 raise SettingError("model", MODEL, module)
-            ParamSpec.from_module(module)  # what does not fit into a row is refused by name
+            ParamSpec.from_module(module)  # rejects, by name, what cannot be stored as a row
             modules.append(module.to(device))
     return modules
 
 
 def takes_tasks(model: Model) -> bool:
-    """Tell whether a model is a function that makes one for tasks, or one among several is."""
+    """Return whether a model is a function of tasks, or contains one."""
     if isinstance(model, list | tuple):
         return any(map(takes_tasks, model))
     return not isinstance(model, type) and len(_needed(model)) == 1
 
 
 def _needed(model: Any) -> list[str]:
-    """Return the names of the arguments that a function cannot do without; nothing else has any."""
+    """Return the names of a function's required arguments; anything else has none."""
     if isinstance(model, nn.Module) or not callable(model):
         return []
     try:
         parameters = inspect.signature(model).parameters.values()
-    except ValueError:  # of some functions in C
+    except ValueError:  # raised for some functions in C
         return []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     return [one.name for one in parameters if one.default is one.empty and one.kind in kinds]
 
 
 def candidates(models: Models) -> dict[str, Model]:
-    """Return models by name; the name is empty where there is one only."""
+    """Return models by name; the name is empty if there is only one."""
     if not isinstance(models, Mapping):
         return {"": models}
     if not models:
@@ -128,19 +129,19 @@ def candidates(models: Models) -> dict[str, Model]:
 
 
 def for_tasks(model: Model, tasks: Tasks) -> Model:
-    """Return a model that knows the tasks it is for, if it has to (`Model`)."""
+    """Return a model that is bound to the tasks, if it needs them (`Model`)."""
     if isinstance(model, list | tuple):
         return [cast(Any, for_tasks(one, tasks)) for one in model]
     return partial(cast(Any, model), tasks) if takes_tasks(model) else model
 
 
 def tasks_of(tasks: Callable[[int], Tasks], seed: int) -> Tasks:
-    """Return what a function makes of a seed, if these are tasks."""
+    """Return the tasks that a function makes from a seed, after checking that they are tasks."""
     try:
         inspect.signature(tasks).bind(seed)
     except TypeError as error:
         raise SettingError("tasks", f"a function from a seed to Tasks, lambda seed: ... ({error})", tasks) from None
-    except ValueError:  # of some functions in C there is no signature
+    except ValueError:  # some functions in C have no signature
         pass
     with raise_on_all():
         drawn: object = tasks(seed)
@@ -152,7 +153,7 @@ def tasks_of(tasks: Callable[[int], Tasks], seed: int) -> Tasks:
 
 
 def require_alike(model: Model, drawn: Mapping[str, Tasks]) -> None:
-    """Check, before any work is lost, that one model can be trained on tasks that were drawn several times."""
+    """Check, before any work is lost, that one model can be trained on several draws of tasks."""
     shapes = {tasks.input_shape: where for where, tasks in drawn.items()}
     if len(shapes) > 1 and not takes_tasks(model):
         (one, here), (other, there) = list(shapes.items())[:2]
@@ -175,16 +176,16 @@ def build_graph(
 ) -> Data:
     """Put models on a graph: every node of an architecture starts from the same parameters.
 
-    Edges that are given are a promise. They are remembered as ``allowed``, and nobody ever hears along another one; of
-    a ``Data`` the fields of its edges are kept, and weights where the method's weigher keeps them. Without a graph
-    everybody may hear everybody, and there is no such field; pairs are not listed then if the method that is to be run
-    sends nothing along edges, or draws its own. See `Graph` and `Architecture`.
+    Given edges are a guarantee: they are stored as ``allowed``, and no node ever hears another along other edges. From
+    a ``Data``, the edge fields are kept, and weights if the method's weigher keeps them. Without a graph all nodes may
+    hear each other, and there is no such field; pairs are then not listed if the method to be run sends nothing along
+    edges, or draws its own. See `Graph` and `Architecture`.
 
     Returns:
         A ``Data`` with ``x`` and ``x_init`` (`Stacks`), ``edge_index``, ``edge_weight``, ``node_id``, the masks
         ``trains``, ``serves``, ``present`` and ``isolated`` [K], and ``train_loss``, ``bytes_sent`` and
-        ``messages_sent`` [K]; and where a graph was given ``allowed``, a `Relation`, and ``component`` [K], the number
-        of every node's strongly connected component.
+        ``messages_sent`` [K]; and if a graph was given ``allowed``, a `Relation`, and ``component`` [K], the number of
+        every node's strongly connected component.
     """
     count = tasks.num_nodes
     unlisted = method is not None and (method.finds_peers or not method.along_edges)
@@ -193,12 +194,12 @@ def build_graph(
         raise MismatchError("graph", f"the graph has {data.num_nodes} nodes, the tasks have {count}")
     data.node_id = tasks.ids
     check_edges(data)
-    data.edge_index = data.edge_index.long()  # whoever makes numbers of pairs needs 64 bits
+    data.edge_index = data.edge_index.long()  # numbering pairs needs 64 bits
     check_no_duplicates(data)
     data = sort_edges(data)
     if graph is not None:
         data.allowed = allow(data.edge_index, count)
-        data.component = components(data)  # of a run's edges, which never become more
+        data.component = components(data)  # of a run's edges, to which none are ever added
     data.x = data.x_init = _stack(modules, architecture, tasks)
     data.edge_weight = begin_weights(data, method, data.x.dtype)
     data.round = 0
@@ -207,7 +208,7 @@ def build_graph(
     data.isolated = torch.zeros(count, dtype=torch.bool)
     data.train_loss = torch.full((count,), float("nan"), dtype=data.x.dtype)
     data.bad_step = torch.full((count,), -1)
-    told = tasks.preparation  # of tables; sites have shared what it was fitted to
+    told = tasks.preparation  # of tables; sites have shared the values to which it was fitted
     data.bytes_sent = torch.full((count,), float(told.floats_per_site * BYTES_PER_FLOAT if told else 0)).double()
     data.messages_sent = torch.full((count,), int(told is not None and told.floats_per_site > 0))
     return data
@@ -220,7 +221,7 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
             "architecture", f"{len(modules)} architectures were given: say which node has which by `architecture` [K]"
         )
     if isinstance(architecture, Mapping):
-        find_nodes(architecture, tasks.names)  # which says what is wrong with a name
+        find_nodes(architecture, tasks.names)  # reports unknown names
         architecture = [architecture[name] for name in tasks.names]
     kind = torch.zeros(count, dtype=torch.int64) if architecture is None else torch.as_tensor(architecture)
     if kind.shape != (count,) or kind.is_floating_point() or int(kind.min()) < 0 or int(kind.max()) >= len(modules):
@@ -246,7 +247,7 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
 
 
 def plane_of(tasks: Tasks) -> Plane:
-    """Return how processes meet that have the samples of some nodes each; where all are here, nobody is met."""
+    """Return the plane of processes that each have the samples of some nodes; if all samples are local, one process."""
     if not bool(tasks.elsewhere.any()):
         return Plane(tasks.num_nodes)
     work = tasks.sizes("train").double()

@@ -1,4 +1,4 @@
-"""The exchange slot: a formula (base, message, weights) and the route that models take; bytes follow from both."""
+"""The exchange slot: a formula (base, message, weights) and the route of models; the bytes follow from both."""
 
 from typing import TYPE_CHECKING
 

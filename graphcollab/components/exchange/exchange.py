@@ -1,4 +1,4 @@
-"""The exchange slot: a base plus a weighted sum of what came along a route."""
+"""The exchange slot: a base plus a weighted sum of messages that arrive along a route."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ from graphcollab.nn.functional.laplacian import laplacian_bound, laplacian_radiu
 
 
 def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
-    """Tell whether buffers are averaged: that is asked for, and every architecture has some."""
+    """Return whether buffers are averaged: this is requested, and every architecture has some."""
     return buffers == "average" and all("buffers" in spec.parts for spec in models.specs)
 
 
 def buffers_width(models: Stacks, buffers: Buffers) -> int:
-    """Return how many numbers of buffers travel with every model that is exchanged."""
+    """Return the number of buffer entries that travel with every exchanged model."""
     return models.part("buffers").shape[1] if buffers_travel(models, buffers) else 0
 
 
 @dataclass(frozen=True)
 class Exchange(Exchanger):
-    r"""A base plus a weighted sum of messages, which take a route.
+    r"""A base plus a weighted sum of messages, sent along a route.
 
     .. math::
         x_i \leftarrow b_i + s \sum_j w_{ij} m_j \qquad \text{or} \qquad
@@ -48,25 +48,25 @@ class Exchange(Exchanger):
     Base and message are each one of ``"x"`` (after the local update), ``"x_start"`` (before it), ``"update"``
     (x − x_start) and ``"zero"``. Model averaging is ``Exchange("zero", "x")``, L2C ``Exchange("x_start", "update")``,
     DPSGD ``Exchange("update", "x_start")``. The second form pulls towards the senders: CoBo's step along the weighted
-    Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``. The route says who hears whom, with which
-    weights, and who pays:
+    Laplacian is ``Exchange("x", "x_start", against="x_start", scale=ηρ)``. The route defines which nodes hear which,
+    with which weights, and which nodes are charged:
 
     - `AlongEdges`: nodes hear their neighbors, with the weigher's weights. `AtServer`: a server does the mixing.
-      `NeighborhoodMeans`: it averages over neighbors at work, for nodes at rest too.
+      `NeighborhoodMeans`: it averages over participating neighbors, also for nodes at rest.
     - `ThroughServer`: all nodes of a server get one average, of base, message and a alike; with a server's step size s
-      it is ``Exchange("x_start", "update", scale=s)``, from the mean of the models that the round began with.
-    - `ThroughCenters`: so do the nodes of every cluster, and the servers keep the averages.
+      it is ``Exchange("x_start", "update", scale=s)``, from the mean of the models at the start of the round.
+    - `ThroughCenters`: the same within every cluster, and the servers keep the averages.
 
     Args:
         base: b.
         message: m.
-        part: Part of the model that is exchanged; the rest stays with the node. It may be several, such as
-            ``"backbone+head"``, which lie side by side where models do not go through a server.
+        part: Part of the model that is exchanged; the rest stays with the node. It may combine several parts, such as
+            ``"backbone+head"``, which must be contiguous if models do not go through a server.
         buffers: ``"keep"``: every node keeps its buffers (running statistics); otherwise they are averaged with the
-            same weights, whatever base and message are; where models pull (a is given), so do buffers.
+            same weights, whatever base and message are; if models pull (a is given), so do buffers.
         against: a, one of ``"x"``, ``"x_start"`` and ``"update"``. Default: the first form.
         scale: s.
-        route: The way models take.
+        route: The route of the models.
 
     Raises:
         ValueError: If a part is named twice.
@@ -135,7 +135,7 @@ class Exchange(Exchanger):
         return self.settle(data, env)
 
     def settle(self, data: Data, env: Env) -> Data:
-        """Return the data with what becomes of exchanged models, ``x``, where those before, ``x_local``, count, too."""
+        """Return the data with the final models, ``x``; a hook for exchanges that also need ``x_local``."""
         return data
 
     def at_server(self, data: Data) -> Tensor | None:
@@ -170,13 +170,13 @@ class Exchange(Exchanger):
         return [*self.route.parts(self.part), *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
 
     def _formula(self, part: str) -> tuple[str, str, str | None, float]:
-        """Return base, message, a and scale of a part: buffers are averaged, or pulled as they are now."""
+        """Return base, message, a and scale of a part: buffers are averaged, or pulled at their current values."""
         if part != "buffers":
             return self.base, self.message, self.against, self.scale
         return ("zero", "x", None, 1.0) if self.against is None else ("x", "x", "x", self.scale)
 
     def _sent(self, data: Data, env: Env, part: str) -> Sent:
-        """To servers goes b + s (m − a), since base and a are averaged alike there."""
+        """Servers get b + s (m − a), since base and a are averaged in the same way there."""
         base, message, against, scale = self._formula(part)
         sent = term(data, env, message, part)
         if self.along_edges:
@@ -190,19 +190,19 @@ class Exchange(Exchanger):
 
 @dataclass(frozen=True)
 class LaplacianPull(Exchange):
-    r"""An `Exchange` along the weighted Laplacian at the round's start, that warns where its step is too large.
+    r"""An `Exchange` along the weighted Laplacian at the start of the round that warns if its step is too large.
 
     .. math:: X \leftarrow X - \eta\rho\, L_w X^0
 
-    with :math:`X^0` the models at the round's start and X those after the local step of size η. The step is stable if
-    :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1
-    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run outside that bound warns once; until then everybody
-    is told all weights, since λ is the graph's. Nodes that are late or away pull at nobody. See `cobo`.
+    with :math:`X^0` the models at the start of the round and X those after the local step of size η. The step is stable
+    if :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1,
+    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run outside that bound warns once; until then all weights
+    are published, since λ depends on the whole graph. Nodes that are late or away do not pull. See `cobo`.
 
     Args:
         scale: ηρ.
-        lr: η, the local step's.
-        smoothness: L, where it is known. Default: 0, with which only the pull's own part is judged.
+        lr: η, the step size of the local step.
+        smoothness: L, if known. Default: 0, so only the pull's own part is checked.
     """
 
     base: Literal["zero", "x", "x_start", "update"] = "x"
@@ -260,7 +260,7 @@ class LaplacianPull(Exchange):
 
 @dataclass(frozen=True)
 class ShrinkIntercepts(Exchange):
-    r"""An `Exchange` through a server, of which a node's intercept takes a step to the mean.
+    r"""An `Exchange` through a server that moves a node's intercept only partly to the mean.
 
     .. math::
         \alpha_k \leftarrow \bar\alpha + \frac{\alpha_k - \bar\alpha}{1 + \eta T_k \nu / n_k}
@@ -291,7 +291,7 @@ class ShrinkIntercepts(Exchange):
 
 
 def _with_base(env: Env, ways: Ways, sent: Sent, mixed: Tensor) -> Tensor:
-    """Return b_i + s Σ w (m − a_i), [k, P], given what nodes get of the sums s Σ w m."""
+    """Return b_i + s Σ w (m − a_i), [k, P], given the nodes' sums s Σ w m."""
     if sent.against is not None:
         total = sent.scale * scatter(ways.weight, ways.edge_index[1], dim_size=ways.places)
         total = env.plane.local_values(total[ways.home])
@@ -300,7 +300,7 @@ def _with_base(env: Env, ways: Ways, sent: Sent, mixed: Tensor) -> Tensor:
 
 
 def term(data: Data, env: Env, name: str, part: str) -> Tensor:
-    """Return one of the terms of an exchange, [k, P_part]."""
+    """Return a term of an exchange by its name, [k, P_part]."""
     if name == "update":
         return env.plane.change(data.x.part(part), data.x_start.part(part))
     rows: Tensor = data[name].part(part)

@@ -1,4 +1,4 @@
-"""The exchange slot, filled by a layer of PyTorch Geometric."""
+"""The exchange slot, filled by a PyTorch Geometric layer."""
 
 from __future__ import annotations
 
@@ -24,27 +24,28 @@ from graphcollab.nn.functional.by_receiver import receives
 from graphcollab.nn.mix_conv import MixConv
 
 _ROUTE = AlongEdges()
-_WEIGHTS = ("edge_weight", "edge_attr")  # what layers call them
+_WEIGHTS = ("edge_weight", "edge_attr")  # names of the argument in layers
 
 
 @dataclass(frozen=True)
 class Layer(Exchanger):
-    r"""A base plus what a layer of PyTorch Geometric makes of the messages along the edges.
+    r"""A base plus the output of a PyTorch Geometric layer on the messages along the edges.
 
     .. math::
         x_i \leftarrow b_i + \operatorname{layer}(m, \mathcal E, w)_i
 
-    With `MixConv`, the default, it is `Exchange`. (PyG's ``SimpleConv(aggr="median")`` multiplies by weights before it
-    takes the median; the layer of the example takes that of models.) A layer is called as ``layer((m_src, m_dst),
-    edge_index, edge_weight=w)``, or ``edge_attr=w``, with the messages of the senders, [S, P], those of the receivers,
-    [D, P], the edges between them, [2, E], and their weights, [E]; it returns [D, P]. It is in evaluation mode, and
-    what it returns for a receiver may depend on this receiver's edges alone, since processes and sites have no others.
+    With `MixConv`, the default, it equals `Exchange`. (PyG's ``SimpleConv(aggr="median")`` multiplies by weights before
+    it takes the median; the layer in the example takes the median of models.) A layer is called as ``layer((m_src,
+    m_dst), edge_index, edge_weight=w)``, or ``edge_attr=w``, with the messages of the senders, [S, P], those of the
+    receivers, [D, P], the edges between them, [2, E], and their weights, [E]; it returns [D, P]. It is in evaluation
+    mode, and its output for a receiver may depend on this receiver's edges only, since processes and sites have no
+    others.
 
-    Edges of weight 0 are left out, so their weights get no gradient. A node without others keeps its model. Weights are
-    learned through any layer that uses them, by autograd.
+    Edges of weight 0 are left out, so their weights get no gradient. A node without other edges keeps its model.
+    Weights are learned by autograd through any layer that uses them.
 
     Args:
-        layer: The layer. It is copied; its parameters must be frozen, as nothing trains them.
+        layer: The layer. It is copied; its parameters must be frozen, since they are not trained.
         base: b, ``"zero"`` or one of the messages.
         message: m, ``"x"`` (after the local update), ``"x_start"`` (before it) or ``"update"`` (x − x_start).
         part: Part of the model that is exchanged; the rest stays with the node, and so do buffers.
@@ -138,7 +139,7 @@ class Layer(Exchanger):
         return _ROUTE.shares(data)[0]
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
-        """By autograd; call it in the round of the exchange."""
+        """Computed by autograd; only valid in the round of the exchange."""
         sent = copy.copy(data)
         sent.x = data.x_local
         sent.edge_weight = data.edge_weight.detach().requires_grad_()
@@ -154,9 +155,9 @@ class Layer(Exchanger):
 
 
 def call_layer(layer: nn.Module, messages: Tensor, own: Tensor, edge_index: Tensor, weight: Tensor) -> Tensor:
-    """Return what a layer makes of messages [S, P], of which the receivers' own [D, P] come first.
+    """Return the output of a layer on messages [S, P], the receivers' own [D, P] first.
 
-    Edges of weight 0 are left out; receivers without others get an edge from themselves, as layers may fail without.
+    Edges of weight 0 are left out; receivers without other edges get a self-loop, as layers may fail without one.
     """
     names = inspect.signature(layer.forward).parameters
     name = next((name for name in _WEIGHTS if name in names), None)

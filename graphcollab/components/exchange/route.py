@@ -1,4 +1,4 @@
-"""The routes that models take: who gets what came from whom, and who pays for it."""
+"""Routes: the way that models take from sender to receiver, and which nodes are charged for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcollab.components.env import Env
 
 
 class Sent(NamedTuple):
-    """What nodes send, and what becomes of it: b_i + s Σ_j w_ij (m_j − a_i) where it comes to a node.
+    """Terms of an exchange that nodes send, combined at a receiver to b_i + s Σ_j w_ij (m_j − a_i).
 
     Args:
         rows: m, [k, P].
@@ -34,13 +34,13 @@ class Sent(NamedTuple):
 
 
 class Ways(NamedTuple):
-    """The ways of one round: models go from nodes to places, are added up there, and the sums go to nodes.
+    """The links of one round: models go from nodes to places and are summed there, and the sums go to nodes.
 
     Args:
         edge_index: The sending node and the place, [2, L].
         weight: The factor in the place's sum, [L].
         places: Number of places.
-        home: The place whose sum a node gets, [K]. None: every node is a place of its own.
+        home: The place whose sum a node gets, [K]. None: every node is its own place.
         keeps: Nodes that keep their model, [K]. None: there are none.
     """
 
@@ -51,7 +51,7 @@ class Ways(NamedTuple):
     keeps: Tensor | None = None
 
     def sums(self, env: Env, sent: Sequence[Sent]) -> Sequence[Tensor]:
-        """Add up kinds of rows at every place: at owned nodes, [k, P], with base and a; or at all, [places, P]."""
+        """Return the sums at every place: at owned nodes, [k, P], with base and a; or at all places, [places, P]."""
         weights = [self.weight if one.scale == 1 else one.scale * self.weight for one in sent]
         if self.home is None:
             pairs = zip(sent, weights, strict=True)
@@ -59,14 +59,14 @@ class Ways(NamedTuple):
         return env.plane.group_sums([one.rows for one in sent], weights, self.edge_index, self.places)
 
     def gather(self, env: Env, sums: Tensor) -> Tensor:
-        """Return what every node gets of the places' sums, [k, P]; what is one for all is stored once."""
+        """Return the places' sums for every node, [k, P]; a sum that is common to all is stored once."""
         if self.home is None:
             return sums
         home = env.plane.local_values(self.home)
         return sums.expand(len(home), -1) if self.places == 1 else pick(sums, home)
 
     def unless_kept(self, env: Env, new: Tensor, old: Tensor) -> Tensor:
-        """Return new rows [k, P], but the old ones of nodes that keep theirs."""
+        """Return new rows [k, P], except for nodes that keep their old ones."""
         if self.keeps is None or (self.places == 1 and not bool(self.keeps.any())):
             return new
         return torch.where(beside(env.plane.local_values(self.keeps)[:, None], old), old, new)
@@ -74,46 +74,46 @@ class Ways(NamedTuple):
 
 @dataclass(frozen=True)
 class Route(Piece, ABC):
-    """Say which way models take, which a subclass does; what it costs follows from the way."""
+    """Base of routes: a subclass defines the way of the models, and the cost follows from it."""
 
     along_edges: ClassVar[bool] = True
-    """Whether models are mixed along the graph's edges; else the base of an exchange is mixed like its message."""
+    """Whether models are mixed along the graph's edges; if not, the base of an exchange is mixed like its message."""
     carries: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
-    """What an exchange by this route tells others, see `Piece.told`."""
+    """Disclosures of an exchange by this route, see `Piece.told`."""
 
     own_starts: ClassVar[bool] = True
-    """Whether models that take it began as their nodes' own initial ones."""
+    """Whether models on this route started as their nodes' own initial models."""
 
     @property
     def serves_rest(self) -> bool:
-        """Whether nodes at rest are given models too."""
+        """Whether nodes at rest get models, too."""
         return False
 
     def parts(self, part: str) -> list[str]:
-        """List the parts of a model that travel one by one, of the part that is exchanged."""
+        """Return the parts of a model that travel separately, within the exchanged part."""
         return [part]
 
     @abstractmethod
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """Return the ways of this round."""
+        """Return the links of this round."""
 
     def land(self, data: Data, sums: Mapping[str, Tensor]) -> tuple[Data, Mapping[str, Tensor]]:
-        """Return the graph after sums, by part, have come to their places, and what the places give to nodes."""
+        """Return the graph after the sums, by part, have reached their places, and the places' values for nodes."""
         return data, sums
 
     def at_server(self, data: Data) -> Tensor | None:
-        """Return who sends to a server in this round, [K]; None if models travel along edges."""
+        """Return which nodes send to a server in this round, [K]; None if models travel along edges."""
         return None
 
     def comes_down(self, data: Data) -> int:
-        """Return how many models a node that sends one to a server gets back."""
+        """Return the number of models that a node gets back for each that it sends to a server."""
         return 1
 
     def charge(self, data: Data, env: Env, ways: Ways, width: int) -> Data:
-        """Count what has traveled, with models of ``width`` floats.
+        """Count the traffic of models of ``width`` floats.
 
-        A sender pays for every edge to another node that weighs something; or, where a server stands between them,
-        once for its model and for what comes down to it.
+        A sender is charged for every edge with nonzero weight to another node; with a server in between, it is charged
+        once for its model and for the models that come down to it.
         """
         sends = self.at_server(data)
         if sends is not None:
@@ -125,11 +125,11 @@ class Route(Piece, ABC):
 
 @dataclass(frozen=True)
 class AlongEdges(Route):
-    """Models travel along the graph's edges, with the weights that the weigher gives them.
+    """Models travel along the graph's edges, with the weights of the weigher.
 
-    Nodes at rest take no part. What a node would have given senders that do not serve goes to its own model, if it has
-    a self-loop, else its other weights grow in proportion; where edges pull, such senders pull at nothing. A node that
-    does not train keeps its model.
+    Nodes at rest do not take part. A node's weights for senders that do not serve go to its own model if it has a
+    self-loop; otherwise its other weights grow in proportion. If edges pull, such senders do not pull. A node that does
+    not train keeps its model.
 
     Args:
         neighbors_only: Leave self-loops out of the sum (their weights still take part in the normalization).
@@ -140,10 +140,10 @@ class AlongEdges(Route):
     travels: ClassVar[str] = "4 · P bytes for every receiver whose weight for it is not 0; P is the part that is mixed"
 
     def shares(self, data: Data, pulls: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Return what every edge counts for in this round, [E], and which nodes keep their models, [K], if some do.
+        """Return the effective weight of every edge in this round, [E], and which nodes keep their models, [K], if any.
 
-        Others get what senders at rest weigh; where edges pull at the receiver's model, those not in use pull at
-        nothing.
+        Weights of senders at rest are redistributed; if edges pull at the receiver's model, edges not in use do not
+        pull.
         """
         weight, keeps = self._weights(data, pulls)
         if self.neighbors_only:

@@ -1,4 +1,4 @@
-"""Routes that lead through servers, and the links of nodes to them."""
+"""Routes through servers, and the links of nodes to them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SERVER = Field("server", "relation", "every node's link to its server; a node th
 
 
 def connect_servers(data: Data, env: Env, place: Tensor, count: int | None = None) -> Data:
-    """Return the graph with ``server``: the nodes' links to their servers, given each one's place [K]; -1: none.
+    """Return the graph with ``server``: the nodes' links to their servers, given each node's place [K]; -1: none.
 
     By default there are as many servers as places, at least one.
     """
@@ -48,10 +48,10 @@ def places(server: Relation) -> Tensor:
 
 @dataclass(frozen=True)
 class AtServer(AlongEdges):
-    """Models are mixed along the graph's edges, but at a server that all of them go up to.
+    """Models are mixed along the graph's edges, but at a server to which all nodes send their models.
 
-    The server knows the weights, so a node sends its model once, whoever is to hear it, and gets one mixture back.
-    Nodes at work (those that both train and serve) pay for both, if they have a neighbor; edges cost nothing.
+    The server knows the weights, so a node sends its model once, for all of its receivers, and gets one mixture back.
+    Participating nodes (those that both train and serve) are charged for both, if they have a neighbor; edges are free.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (SERVER,)
@@ -66,21 +66,21 @@ class AtServer(AlongEdges):
 
 @dataclass(frozen=True)
 class NeighborhoodMeans(AtServer):
-    r"""A server that knows the graph gives every node, also one at rest, the mean of its neighbors at work, S.
+    r"""A server that knows the graph gives every node, also at rest, the mean of its participating neighbors S.
 
     .. math::
         x_i \leftarrow \frac{\sum_{j \in S} w_{ij} x_j}{\sum_{j \in S} w_{ij}}
 
-    The node itself is among them where it has a self-loop, and a node of whose neighbors none is at work keeps its
-    model. Nodes with the same neighbors and weights share a mean: it is computed once, so their models are equal bit
-    for bit, and what is computed grows with the number of different neighborhoods and not with that of edges.
+    The node itself is included if it has a self-loop, and a node without participating neighbors keeps its model. Nodes
+    with the same neighbors and weights share a mean: it is computed once, so their models are equal bit for bit, and
+    the computation scales with the number of distinct neighborhoods, not with that of edges.
     """
 
     serves_rest: ClassVar[bool] = True
     carries: ClassVar[Readers] = {"coordinator": "the part of its model that is mixed, times its weight in every mean"}
 
     def ways(self, data: Data, pulls: bool = False) -> Ways:
-        """The edges of one node of every neighborhood."""
+        """The edges of one node per neighborhood."""
         sender, receiver = data.edge_index
         share, keeps = self.shares(data, pulls)
         group = _alike(data, share)
@@ -99,7 +99,7 @@ class NeighborhoodMeans(AtServer):
 
 @dataclass(frozen=True)
 class Served(Route, ABC):
-    """Give nodes what a server has made of many models, not what came along edges; a subclass says how."""
+    """Base of routes that give nodes a server's result, not messages along edges; a subclass defines it."""
 
     along_edges: ClassVar[bool] = False
     carries: ClassVar[Readers] = {"coordinator": "the part of its model that is averaged, times its share of the mean"}
@@ -115,22 +115,22 @@ class Served(Route, ABC):
 class ThroughServer(Served):
     """Models go up to a server, and their average comes down to every node.
 
-    The cost is K d, and not the K² d of a complete graph. Weights are normalized over the nodes at work (those that
-    both train and serve). A server that hears from nobody changes nothing. A node that sends is charged d floats up and
-    d down; the others get the average only to be judged by it.
+    The cost is K d instead of the K² d of a complete graph. Weights are normalized over the participating nodes (those
+    that both train and serve). A server that gets no model changes nothing. A node that sends is charged d floats up
+    and d down; the other nodes get the average only for evaluation.
 
-    Where edges were given, every connected component has a server of its own, and all its nodes must be allowed to hear
-    each other. A node without neighbors, or the only one of its cluster, has no server: it sends nothing and keeps
-    what it has learned.
+    If edges were given, every connected component has its own server, and all its nodes must be allowed to hear each
+    other. A node without neighbors, or the only one of its cluster, has no server: it sends nothing and keeps its
+    locally trained model.
 
     Args:
-        weights: ``"counts"``: a node counts by its training samples; ``"uniform"``: all nodes count alike.
-        within: ``"cluster"``: every true cluster has a server of its own (an oracle); None: there is one for all.
-        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component are averaged although not all of them
-            are allowed to hear each other. Edges that go one way only, from one component to another, are not used.
+        weights: ``"counts"``: nodes are weighted by training samples; ``"uniform"``: all nodes have equal weights.
+        within: ``"cluster"``: every true cluster has its own server (an oracle); None: one server for all.
+        incomplete: ``"refuse"``, or ``"average"``: average over the nodes of a connected component even if not all of
+            them are allowed to hear each other. One-way edges from one component to another are not used.
 
     Raises:
-        ValueError: If true clusters are needed and not known, or nodes that are connected may not hear each other.
+        ValueError: If true clusters are needed and not known, or connected nodes may not hear each other.
     """
 
     weights: Literal["counts", "uniform"] = "counts"
@@ -141,7 +141,7 @@ class ThroughServer(Served):
     travels: ClassVar[str] = "nodes at work: 4 · 2 · P bytes, the model up to the server and the average down"
 
     def parts(self, part: str) -> list[str]:
-        """A server may average parts that do not lie side by side."""
+        """A server may average parts that are not contiguous."""
         return part.split("+")
 
     def init(self, data: Data, env: Env) -> Data:
@@ -157,20 +157,20 @@ class ThroughServer(Served):
 
 @dataclass(frozen=True)
 class ThroughCenters(Served):
-    r"""Models go up to the center that their node has chosen (`ChooseCenter`), and move it.
+    r"""Models go up to the center chosen by their node (`ChooseCenter`), and move it.
 
-    Both ways of averaging are a step from the center :math:`\theta_j` towards the mean of what came: a whole one, or
-    :math:`|S_j| / m` of one, of :math:`|S_j|` nodes at work that chose it and m in all. A center that nobody at work
-    has chosen stays. Every node then holds the center it had chosen, until it chooses again. Where edges were given,
-    all of this holds for every connected component by itself. See `ifca`.
+    Both forms of averaging are a step from the center :math:`\theta_j` towards the mean of the received models: a full
+    step, or :math:`|S_j| / m` of one, if :math:`|S_j|` participating nodes chose it, out of m in total. A center chosen
+    by no participating node stays. Every node then holds the center it had chosen, until it chooses again. If edges
+    were given, this applies to every connected component separately. See `ifca`.
 
     Args:
-        weights: ``"uniform"``: all nodes count alike; ``"counts"``: by their training samples.
+        weights: ``"uniform"``: all nodes have equal weights; ``"counts"``: they are weighted by training samples.
         divide: ``"cluster"``: model averaging; ``"all"``: gradient averaging, which divides by all nodes. Buffers are
             averaged under either form.
     """
 
-    own_starts: ClassVar[bool] = False  # but as centers
+    own_starts: ClassVar[bool] = False  # they start as centers
 
     weights: Literal["counts", "uniform"] = "uniform"
     divide: Literal["all", "cluster"] = "cluster"
@@ -190,7 +190,7 @@ class ThroughCenters(Served):
         return Ways(data.server.edge_index, weight, data.server.size[1], home, data.isolated | (home < 0))
 
     def land(self, data: Data, sums: Mapping[str, Tensor]) -> tuple[Data, Mapping[str, Tensor]]:
-        """Move the centers towards what came, and keep them."""
+        """Move the centers towards the received means, and keep them."""
         _, total = _link_weights(data, self.weights)
         heard = (total > 0).to(total.dtype)
         groups = total.view(-1, data.center_count)  # of connected components
@@ -204,12 +204,12 @@ class ThroughCenters(Served):
         return data, centers
 
     def comes_down(self, data: Data) -> int:
-        """A node tries each of the centers before it chooses."""
+        """A node tries every center before it chooses."""
         return int(data.center_count)
 
 
 def _link_weights(data: Data, weights: str) -> tuple[Tensor, Tensor]:
-    """Return what links count for in their server's average, [L], nodes at rest for nothing, and their sums, [S]."""
+    """Return the links' weights in their server's average, [L], 0 for nodes at rest, and their sums, [S]."""
     count = torch.ones_like(data.server.values) if weights == "uniform" else data.server.values
     node, place = data.server.edge_index
     sent = count * (data.trains & data.serves)[node]
@@ -218,10 +218,10 @@ def _link_weights(data: Data, weights: str) -> tuple[Tensor, Tensor]:
 
 
 def _alike(data: Data, weight: Tensor) -> Tensor:
-    """Number the nodes such that those with the same neighbors and weights have the same number, [K].
+    """Number the nodes such that nodes with the same neighbors and weights have the same number, [K].
 
-    They are told by the sum of 64 random bits per neighbor and weight, modulo 2⁶⁴: two of a million different
-    neighborhoods have the same sum with a probability of 3 · 10⁻⁸.
+    Neighborhoods are identified by a sum of 64 random bits per neighbor and weight, modulo 2⁶⁴: among a million
+    different neighborhoods, two have the same sum with a probability of 3 · 10⁻⁸.
     """
     sender, receiver = data.edge_index
     bits = keyed_bits(sender, weight.double().view(torch.int64))

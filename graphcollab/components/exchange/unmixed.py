@@ -1,4 +1,4 @@
-"""Exchanges that leave models as they are: what arrives, if anything does, is kept beside them."""
+"""Exchanges that do not mix models: what arrives, if anything, is kept beside them."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from graphcollab.engine import Rows
 
 @dataclass(frozen=True)
 class NoExchange(Exchanger):
-    """Nodes keep what they learned themselves.
+    """No mixing: nodes keep their locally trained models.
 
     Args:
-        shown: Part of the model that travels along the edges all the same, for others to look at: the weigher compares
-            it, and counts it. A run without a graph then has all pairs. None: nothing travels.
+        shown: Part of the model that still travels along the edges for comparison: the weigher compares it, and counts
+            its traffic. A run without a graph then has all pairs. None: nothing travels.
     """
 
     mixes: ClassVar[bool] = False
@@ -58,16 +58,16 @@ _NEIGHBORS = AlongEdges(neighbors_only=True)
 
 @dataclass(frozen=True)
 class Receive(Exchanger):
-    r"""Keep what the neighbors sent, weighted, beside the own model, for the next round to train through.
+    r"""Keep the weighted sum of the neighbors' models beside the own model, for the next round to train through.
 
     .. math::
         r_i = \sum_{j \to i,\, j \ne i} \alpha_{ij} x_j, \qquad \alpha_{ii} = 1 - \sum_{j \ne i} \alpha_{ij}
 
-    ``Fit(through=...)`` starts the next round from :math:`\alpha_{ii} x_i + r_i`. (Mixing at the end of the round
-    differs for nodes at rest and isolated ones, who keep their own model here.) A node at rest keeps what it received
-    last; what a node would have given senders that do not serve is its own. The first round finds the models at the
-    start of the phase. These are not charged: after a phase that tried models on the same edges the receivers have
-    them, and at the start of a run all models are the initial one.
+    ``Fit(through=...)`` starts the next round from :math:`\alpha_{ii} x_i + r_i`. (Mixing at the end of the round would
+    differ for nodes at rest and isolated nodes, which keep their own model here.) A node at rest keeps what it received
+    last; a node's weights for senders that do not serve go to its own model. The first round uses the models at the
+    start of the phase. These are not charged: after a phase that tried models on the same edges, the receivers already
+    have them, and at the start of a run all models are the initial one.
 
     Args:
         part: Part of the model that is sent.
@@ -85,7 +85,7 @@ class Receive(Exchanger):
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Receive the models at the start."""
+        """Receive the models at the start of the phase."""
         data = copy.copy(data)
         own = data.x.part(self.part)
         data.received = torch.zeros_like(own, memory_format=torch.contiguous_format)
@@ -100,7 +100,7 @@ class Receive(Exchanger):
         return _NEIGHBORS.charge(data, env, ways, data.received.shape[1])
 
     def shares(self, data: Data) -> Tensor:
-        """Self-loops weigh nothing."""
+        """The weight of self-loops is 0."""
         return _NEIGHBORS.shares(data)[0]
 
     def _receive(self, data: Data, env: Env) -> tuple[Data, Ways]:
@@ -116,18 +116,18 @@ class Receive(Exchanger):
 
 @dataclass(frozen=True)
 class PrototypeAverage(Exchanger):
-    """Average class prototypes through a server: nodes at work send theirs, every node takes the averages.
+    """Average class prototypes through a server: participating nodes send theirs, and every node gets the averages.
 
-    A node's prototype of class k is the mean latent of its :math:`n_{ik}` training samples of that class, of the model
-    after the local update, in evaluation mode; the server's is their mean over the nodes at work (those that both train
-    and serve) that have the class. A class that none of them has keeps the prototype it had, if any. What the server
-    sends reaches all nodes but isolated ones and those without a server (`ThroughServer`), which have no prototypes.
-    Where samples have weights, latents are averaged by them, and :math:`n_{ik}` is the sum of the class's weights,
-    which are 1 on average at a node. See `fedproto`.
+    A node's prototype of class k is the mean latent of its :math:`n_{ik}` training samples of that class, computed by
+    the model after the local update in evaluation mode. The server's prototype is the mean over the participating nodes
+    (those that both train and serve) that have the class. A class that none of them has keeps its previous prototype,
+    if any. The averages reach all nodes but isolated ones and those without a server (`ThroughServer`), which have no
+    prototypes. If samples have weights, latents are averaged by them, and :math:`n_{ik}` is the sum of the class's
+    weights, which are 1 on average at a node. See `fedproto`.
 
     Args:
-        route: The way to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"``, of the
-            authors' code: nodes that have the class count alike.
+        route: The route to a server and back. Its weights ``"counts"`` are the paper's, as above; ``"uniform"`` are
+            those of the authors' code: all nodes that have the class have equal weights.
 
     Raises:
         ValueError: If models have no latents, latents or outputs differ in size between architectures, or targets are
@@ -137,7 +137,7 @@ class PrototypeAverage(Exchanger):
     route: ThroughServer = field(default_factory=ThroughServer)
 
     along_edges: ClassVar[bool] = False
-    mixes: ClassVar[bool] = False  # but prototypes are
+    mixes: ClassVar[bool] = False  # but prototypes are averaged
     embeds: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = PROTOTYPES
     travels: ClassVar[str] = (
@@ -172,10 +172,10 @@ class PrototypeAverage(Exchanger):
         return self.route.at_server(data)
 
     def _send_down(self, data: Data, env: Env, nodes: Tensor, sent: Tensor, average: Tensor, heard: Tensor) -> Data:
-        """Give all but isolated nodes the new averages [G, C, d_z] of classes heard of, [G, C]."""
+        """Give all but isolated nodes the new averages [G, C, d_z] of the received classes, [G, C]."""
         place = places(data.server)
         reached = (place >= 0) & ~data.isolated
-        if len(average) == 1 and bool(reached.all()):  # all have the same, which is stored once
+        if len(average) == 1 and bool(reached.all()):  # all nodes have the same, which is stored once
             prototypes = torch.where(heard[0, :, None], average[0], data.prototypes[0]).expand_as(data.prototypes)
             known = (data.prototype_known[0] | heard[0]).expand_as(data.prototype_known)
         else:
@@ -190,10 +190,10 @@ class PrototypeAverage(Exchanger):
 
 
 def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -> tuple[Tensor, Tensor]:
-    """Return mean latents of training samples of some nodes [n] by class, in evaluation mode, and sums of weights.
+    """Return mean latents of nodes' training samples [n] by class, in evaluation mode, and sums of weights.
 
-    These are [n, C, d_z], 0 of a class that a node does not have, and [n, C]. Weights are 1 on average over a node's
-    samples.
+    The means are [n, C, d_z], 0 for a class that a node does not have, and the sums [n, C]. Weights are 1 on average
+    over a node's samples.
     """
     sums = torch.zeros(len(nodes), classes, width, dtype=data.x.dtype, device=data.x.device)
     counts = sums.new_zeros(len(nodes), classes)

@@ -1,4 +1,4 @@
-"""The local slot: what a node does on its own data."""
+"""The local slot: the local update of a node on its own data."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Checks of a local update before the first round: that models, batches, views and objective go together."""
+"""Checks of a local update before the first round: that models, batches, views and objective are compatible."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from graphcollab.engine.views import Views
 
 
 def check_batches(local: LocalSteps, views: Views | None, embeds: bool, data: Data, env: Env) -> None:
-    """Check that models which need several samples at a time (batch normalization) get them."""
+    """Check that models that need several samples at a time (batch normalization) get them."""
     tasks = env.engine.tasks
     counts = tasks.sizes("train")
     passes = counts > 0 if local.steps is None else -(-counts // local.batch_size) <= local.steps
@@ -41,7 +41,7 @@ def check_batches(local: LocalSteps, views: Views | None, embeds: bool, data: Da
 
 
 def check_objective(objective: Objective, data: Data, env: Env) -> None:
-    """Let the objective judge two samples with every architecture's models."""
+    """Evaluate the objective on two samples with the models of every architecture."""
     reads, tasks = objective.reads, env.engine.tasks
     if reads.latents:
         require_latents(env.engine, data.x, "Fit's objective reads latents")
@@ -62,7 +62,7 @@ def check_objective(objective: Objective, data: Data, env: Env) -> None:
 
 
 def check_judging(data: Data, env: Env) -> None:
-    """Check that models which look across the batch in evaluation too can judge every split of their node."""
+    """Check that models that look across the batch in evaluation can be evaluated on every split of their node."""
     tasks = env.engine.tasks
     for backend, members in zip(env.engine.backends, data.x.members, strict=True):
         for name, split in tasks.splits.items() if backend.padding == "never" else ():
@@ -81,7 +81,7 @@ def check_judging(data: Data, env: Env) -> None:
 
 
 def check_views(views: Views, env: Env) -> None:
-    """Try the augmentation on two samples, so that what cannot be augmented is refused now."""
+    """Try the augmentation on two samples, so that unsuitable samples are rejected now."""
     with keyed_layers(0):
         views(env.engine.tasks.pools[env.engine.tasks.splits["train"].pool].inputs[:2])
 
@@ -97,7 +97,7 @@ def _shown(tasks: Tasks, nodes: list[int]) -> str:
 
 
 def require_latents(engine: Engine, models: Stacks, wanted: str) -> None:
-    """Check that the models of every architecture have latents; a ValueError begins with what they are wanted for."""
+    """Check that the models of every architecture have latents; ``wanted`` begins the message of the ValueError."""
     split = engine.tasks.splits["train"]
     pool = engine.tasks.pools[split.pool]
     for backend, members in zip(engine.backends, models.members, strict=True):

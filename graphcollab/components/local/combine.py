@@ -1,4 +1,4 @@
-"""How gradients of several nodes' data become a direction."""
+"""Combination of gradients of several nodes' data into one direction."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from graphcollab.nn.functional.projections import bundle_gram, bundle_sum, cone_
 
 @dataclass(frozen=True)
 class Combine(Piece, ABC):
-    """Turn a node's own gradient and those of its neighbors' data into a direction."""
+    """Combine a node's own gradient and those of its neighbors' data into a direction."""
 
     @abstractmethod
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Return directions [R, P] and the gradients' coefficients in them, the own one's first, [R, m + 1].
+        """Return directions [R, P] and the coefficients of the gradients in them, the own one first, [R, m + 1].
 
-        Both stay on the gradients' device, which need not be waited for.
+        Both stay on the gradients' device, without synchronization.
 
         Args:
-            own: Gradients of the own data, one per receiver, [R, P].
-            others: Gradients of the data of its m neighbors, at the same model, [R, m, P]. They may hold numbers that
-                are not finite; what is returned for such a receiver is not used.
+            own: Gradients of the node's own data, one per receiver, [R, P].
+            others: Gradients of the data of its m neighbors, at the same model, [R, m, P]. They may hold non-finite
+                numbers; the result for such a receiver is not used.
             sizes: Number of columns of every parameter tensor among the P.
         """
 
 
 @dataclass(frozen=True)
 class ClippedMean(Combine):
-    r"""Average the gradients that lie near, and put the average so far in place of the others.
+    r"""Average the gradients that are near, and replace all others by the current average.
 
     With :math:`g_j = \nabla f_j(x_i)` for the n nodes that are i and its neighbors:
 
@@ -47,10 +47,10 @@ class ClippedMean(Combine):
             v & \text{else}
         \end{cases}
 
-    v is always a weighted mean of the :math:`g_j`, so inner products of the gradients, taken once, are all it needs;
-    distances that differ by rounding count as equal. Without τ, it is in every step the distance of rank
+    v is always a weighted mean of the :math:`g_j`, so the inner products of the gradients, computed once, are
+    sufficient; distances that differ by rounding count as equal. Without τ, it is in every step the distance of rank
     :math:`\lfloor n q \rfloor`, counted from 0, from v to the n gradients, as in the authors' code. With
-    :math:`q < 1 / n` a node hears nobody but itself. See `fc`.
+    :math:`q < 1 / n` a node uses only its own gradient. See `fc`.
 
     Args:
         tau: τ. 0 is local training, ``math.inf`` the mean of all gradients. Default: by the quantile.
@@ -95,20 +95,20 @@ class ClippedMean(Combine):
 class ProjectedGradient(Combine):
     r"""Project the own gradient onto the directions that increase no neighbor's loss.
 
-    With :math:`g_j = \nabla f_j(x_i)`, what data of node j say at node i's model:
+    With :math:`g_j = \nabla f_j(x_i)`, the gradient of node j's data at node i's model:
 
     .. math::
         \tilde g_i = g_i + \sum_{j \in N(i)} u_j g_j, \qquad
         u = \arg\min_{u \ge 0} \tfrac12 \Big\lVert g_i + \sum_j u_j g_j \Big\rVert^2
 
     which is the dual of :math:`\min_z \lVert z - g_i \rVert^2` over the z with :math:`\langle z, g_j \rangle \ge 0` for
-    all j in N(i). The own gradient is no constraint of its own:
+    all j in N(i). The own gradient needs no constraint:
     :math:`\langle \tilde g_i, g_i \rangle = \lVert \tilde g_i \rVert^2` holds anyway. See `cga`.
 
     Args:
-        margin: Lower bound of u. With a positive one the neighbors' gradients take part even where nothing conflicts,
-            and the result is no projection any more.
-        per_layer: Project parameter tensor by parameter tensor instead of all parameters at once.
+        margin: Lower bound of u. With a positive value, the neighbors' gradients are added even without conflicts, and
+            the result is no longer a projection.
+        per_layer: Project each parameter tensor separately instead of all parameters at once.
 
     Example:
         >>> own, others = torch.tensor([[0.5, 0.0]]), torch.tensor([[[-0.5, 0.25]]])
@@ -120,7 +120,7 @@ class ProjectedGradient(Combine):
     per_layer: bool = False
 
     def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """With ``per_layer`` coefficients are their mean over layers, weighted by the sizes."""
+        """With ``per_layer``, coefficients are averaged over layers, weighted by the sizes."""
         sizes = list(sizes) if self.per_layer else [own.shape[1]]
         directions = []
         total = torch.zeros(len(own), others.shape[1] + 1, dtype=torch.float64, device=own.device)

@@ -1,4 +1,4 @@
-"""The local slot of methods whose nodes step along gradients that their neighbors' data have at their own model."""
+"""The local slot of methods that step along gradients of the neighbors' data at a node's own model."""
 
 from __future__ import annotations
 
@@ -28,46 +28,47 @@ from graphcollab.engine.stack import Stacks
 
 @dataclass(frozen=True)
 class CrossGradients(Local):
-    r"""Take one step along a combination of the gradients that the own and the neighbors' data have at the own model.
+    r"""Take one step along a combination of gradients of the own and the neighbors' data at the own model.
 
     .. math::
         g_j = \nabla f_j(x_i; \xi_j) \text{ for } j \in N(i) \cup \{i\}, \qquad
         x_i \leftarrow \text{step}\Big(x_i, \sum_j c_j g_j\Big)
 
-    Node i sends its model to j, which answers with the gradient of its batch: the one of its own step in this round. No
-    data travel. ``combine`` finds the coefficients c; the optimizer's step, with momentum and weight decay, follows,
-    and its state is kept from round to round. A node without neighbors steps as under ``Fit(steps=1)``.
+    Node i sends its model to j, which returns the gradient of its batch, the one of its own step in this round. Data
+    never travel. ``combine`` computes the coefficients c; the optimizer's step, with momentum and weight decay,
+    follows, and its state is kept from round to round. A node without neighbors steps as under ``Fit(steps=1)``.
 
-    Only the part travels: at node j it replaces the part of j's own model, so that nodes of other architectures and
-    with other backbones can answer; buffers and frozen parameters are j's too. (In training mode running statistics are
-    not read.) The rest of a model takes its own gradient's step, and running statistics change by the own batch only.
+    Only the part travels: at node j it replaces that part of j's own model, so nodes with other architectures and other
+    backbones can answer; buffers and frozen parameters are also j's. (In training mode running statistics are not
+    read.) The rest of a model takes its own gradient's step, and running statistics are updated by the own batch only.
 
-    Node i asks j if j serves and i trains and serves; models that come too late get no answers, and their nodes step
-    along their own gradients. Nodes that do not train keep model, state and weights. A node whose own batch has a loss
-    or a gradient that is not finite has ``bad_step`` 0, as under `Fit`; it asks nobody and nobody asks it. If an answer
-    is not finite, although all own gradients are, the model that was sent is to blame or the data it met: of the two
-    nodes the one with the larger share of such answers, among those it got or gave (of equal shares, with more of them;
-    else the node whose model it is). Its ``bad_step`` is 0 too, and it steps along its own gradient if it was its
-    model; the others leave out the answers that are not finite.
+    Node i asks j if j serves and i trains and serves; late models get no answers, and their nodes step along their own
+    gradients. Nodes that do not train keep model, state and weights. A node whose own batch has a non-finite loss or
+    gradient has ``bad_step`` 0, as under `Fit`; it asks no node and is asked by none. If an answer is not finite
+    although all own gradients are, the model or the data is to blame: of the two nodes, the one with the larger share
+    of such answers among those it got or gave (if equal, the one with more of them; else the node of the model). Its
+    ``bad_step`` is 0 too, and if it is the node of the model, it steps along its own gradient; other nodes leave out
+    the non-finite answers.
 
-    Cross-gradients exist for some receivers at a time, a chunk of the engine's plans in all; those of one receiver
+    Cross-gradients exist for a few receivers at a time, one chunk of the engine's plans in total; those of one receiver
     exist together, whatever their number.
 
     Args:
-        combine: How gradients become a direction: `ProjectedGradient` (CGA) or `ClippedMean` (federated clustering).
+        combine: Combination of gradients into a direction: `ProjectedGradient` (CGA) or `ClippedMean` (federated
+            clustering).
         batch_size: B.
         optimizer: The update, also by name (`as_row_optimizer`). Default: SGD with step size 0.01 and weight decay
             5e-4.
         part: Part of the model that travels and whose gradients are combined.
-        mixed: Whether the exchange mixes the same models (``x_start``), as CGA's does. A model that travels along an
-            edge back, i → j, is sent once for both and charged by the exchange.
+        mixed: Whether the exchange mixes the same models (``x_start``), as in CGA. A model that also travels along the
+            reverse edge i → j is sent once for both and charged by the exchange.
 
     Shapes:
-        Writes as ``edge_weight`` [E] the coefficients: what receiver i gave the gradient of sender j, on self-loops its
-        own. Charged are P_part floats from i to j and as many back.
+        Writes the coefficients as ``edge_weight`` [E]: those of receiver i for the gradient of sender j, and on
+        self-loops for its own. Charges P_part floats from i to j and as many back.
 
     Raises:
-        ValueError: If the optimizer has no form per row, or an allowed edge has no allowed edge back.
+        ValueError: If the optimizer has no row-wise form, or an allowed edge has no allowed reverse edge.
     """
 
     combine: Combine
@@ -94,7 +95,7 @@ class CrossGradients(Local):
 
     @property
     def agrees(self) -> Mapping[str, object]:
-        """The part, where the models that are mixed are those that travel."""
+        """The part, if the mixed models are those that travel."""
         return {"part": self.part} if self.mixed else {}
 
     def local_steps(self, sizes: Tensor) -> Tensor:
@@ -140,7 +141,7 @@ class CrossGradients(Local):
         taken.answers_lost = torch.zeros_like(receiver, dtype=torch.bool).index_fill(0, bad, True)
         if len(bad) or len(answered) < len(asked):
             blamed = bad[:0] if env.plane.cross_silo else _to_blame(data, answered, bad)
-            if env.plane.cross_silo:  # nobody can accuse another site: it counts as away for those who found it out
+            if env.plane.cross_silo:  # a site cannot accuse another: it counts as away for those that found it out
                 env.plane.refuse(sender[bad[env.plane.is_local(receiver[bad])]])
             taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
             anew = receiver[torch.cat([bad, asked[~torch.isin(asked, answered)]])].unique()
@@ -155,7 +156,7 @@ class CrossGradients(Local):
         return self._step(taken, data, env, gradients.with_part(self.part, direction))
 
     def alone(self, data: Data, env: Env) -> Data:
-        """Steps by their own gradients find nodes that diverge."""
+        """Detect divergence by steps along nodes' own gradients."""
         return self._fit()(data, env)
 
     def _fit(self) -> Fit:
@@ -164,7 +165,7 @@ class CrossGradients(Local):
     def _own_gradients(self, data: Data, env: Env) -> tuple[Data, Stacks, Tensor]:
         """Return the data with running statistics and losses of a pass over the batch, and the gradients, 0 at rest.
 
-        Gradients of the part come by themselves, too. Where a loss or one of these is not finite, ``bad_step`` is 0.
+        The part's gradients are also returned separately. If a loss or one of these is not finite, ``bad_step`` is 0.
         """
         taken, nodes = copy.copy(data), env.plane.local(data.trains.nonzero().flatten())
         models, gradients = list(data.x.tensors), [torch.zeros_like(tensor) for tensor in data.x.tensors]
@@ -194,13 +195,13 @@ class CrossGradients(Local):
         return env.engine.batch_gradient(rows, seed=env.seed, round_=data.round, batch_size=self.batch_size, part=part)
 
     def _asked(self, data: Data, answers: Tensor) -> Tensor:
-        """Return the edges whose receivers ask their senders, [A], given whose own gradients are finite, [K]."""
+        """Return the edges whose receivers ask their senders, [A], given the nodes with finite own gradients, [K]."""
         sender, receiver = data.edge_index
         answers = data.serves & answers
         return ((sender != receiver) & answers[sender] & (answers & data.trains)[receiver]).nonzero().flatten()
 
     def _tell(self, bad: Tensor, finite: Tensor, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Tell everybody what receivers know of edges, mask [E], and nodes of themselves, [K]; return both."""
+        """Publish what receivers know of edges, mask [E], and nodes of themselves, [K]; return both."""
         owner = torch.cat([data.edge_index[1], torch.arange(data.num_nodes)])
         told = env.plane.broadcast(torch.cat([bad, finite]), owner)
         return told[: len(bad)], told[len(bad) :]
@@ -247,12 +248,12 @@ class CrossGradients(Local):
 
 
 def _squares(gradients: Tensor) -> Tensor:
-    """Return squared lengths; not finite where inner products with them are not."""
+    """Return squared norms; non-finite if inner products with the gradients are."""
     return torch.linalg.vector_norm(gradients, dim=-1, dtype=torch.float64).square()
 
 
 def _to_blame(data: Data, asked: Tensor, bad: Tensor) -> Tensor:
-    """Return the nodes that are to blame for the bad ones among the answers along the edges asked."""
+    """Return the nodes to blame for bad answers among those along the asked edges."""
     sender, receiver = data.edge_index[:, bad]
     counts = [torch.bincount(end, minlength=data.num_nodes) for end in (sender, receiver)]
     totals = [torch.bincount(end, minlength=data.num_nodes) for end in data.edge_index[:, asked]]
@@ -263,7 +264,7 @@ def _to_blame(data: Data, asked: Tensor, bad: Tensor) -> Tensor:
 
 
 def _by_receiver(receiver: Tensor, edges: Tensor, chunk: int) -> Iterator[Tensor]:
-    """Yield edges as [R, m], a receiver in a row, for receivers with equally many; at most a chunk unless R is 1."""
+    """Yield edges as [R, m], one receiver per row, for receivers with equally many; at most a chunk unless R is 1."""
     edges = edges[receiver[edges].argsort(stable=True)]
     degree = torch.bincount(receiver[edges], minlength=int(receiver.max()) + 1 if len(receiver) else 0)
     for many in degree[degree > 0].unique().tolist():

@@ -1,4 +1,4 @@
-"""The local slot: every node at work trains on its own data, perhaps a second model beside the first."""
+"""The local slot: every participating node trains on its own data, possibly with a second model beside the first."""
 
 from __future__ import annotations
 
@@ -29,24 +29,25 @@ from graphcollab.engine.views import Views
 
 @dataclass(frozen=True)
 class Fit(LocalSteps, Local):
-    r"""Train every node whose ``data.trains`` is set for some local steps from where it stands.
+    r"""Train every node whose ``data.trains`` is set for some local steps from its current model.
 
     Nodes at rest keep their models and their optimizer state. With ``through`` a node trains through the mixture of its
-    own model with those it has received (`directed`), which are fixed: a step of plain SGD moves the mixture by
-    :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}`, and the round's result is the mixture. It reads ``received``
-    [K, P_part] and ``own_share`` [K], which the exchange `Receive` keeps: a node that has received
-    nothing trains alone, bit for bit, and so do all under another exchange.
+    own model with the received ones (`directed`), which are fixed: a step of plain SGD moves the mixture by
+    :math:`-\alpha_{ii}^2 \eta \nabla \mathcal{L}`, and the result of the round is the mixture. It reads ``received``
+    [K, P_part] and ``own_share`` [K], which the exchange `Receive` keeps: a node that has received nothing trains
+    alone, bit for bit, and so do all nodes under any other exchange.
 
     Args:
         epochs: As for `LocalSteps`, and so are the next three.
         steps: Number of local steps, instead of ``epochs``.
         batch_size: B.
         optimizer: The update.
-        objective: Added to the task's loss. It may read the round's start as its anchor, and fields of the ``Data``.
-        keep_state: Keep the optimizer's state from round to round; else every round starts afresh.
+        objective: Added to the task's loss. It may read the model at the start of the round as its anchor, and fields
+            of the ``Data``.
+        keep_state: Keep the optimizer's state from round to round; otherwise it is reset every round.
         views: Augmented views of the samples. Default: the samples themselves.
-        first_view: The task's loss judges the first view of every sample only, and ``objective`` all of them.
-        through: Part of the model that is mixed; the rest is the node's own and takes whole steps. None: nothing is.
+        first_view: Apply the task's loss to the first view of every sample only, and ``objective`` to all of them.
+        through: Part of the model that is mixed; the rest is the node's own and takes full steps. None: no mixture.
     """
 
     objective: Objective | None = None
@@ -81,12 +82,12 @@ class Fit(LocalSteps, Local):
         return local_steps(sizes, self.batch_size, self.epochs, self.steps).double()
 
     def init(self, data: Data, env: Env) -> Data:
-        """Check batches and models, let the objective begin, and create the optimizer's state where it is kept.
+        """Check batches and models, initialize the objective, and create the optimizer's state if it is kept.
 
         Raises:
             ValueError: If a node has a batch of one sample and its model cannot be trained on one (or a split of one
-                and it cannot be evaluated on one), or the objective cannot judge the models: it needs latents that one
-                has not got, or does not go with the targets.
+                sample and it cannot be evaluated on it), or the objective does not fit the models: it needs latents
+                that a model does not have, or does not match the targets.
         """
         if self.objective is not None:
             for piece in self.objective.walk():
@@ -111,11 +112,11 @@ class Fit(LocalSteps, Local):
         if len(nodes):
             data = self._fit(data, env, nodes)
         elif not env.plane.alone:
-            data.x = data.x.clone()  # new models in all processes, or in none: rows that traveled are told apart by it
+            data.x = data.x.clone()  # new models in all processes, or in none: rows that traveled are identified by it
         return data
 
     def _fit(self, data: Data, env: Env, nodes: Tensor) -> Data:
-        """All nodes live here."""
+        """All nodes are local."""
         every = len(nodes) == data.x.num_nodes and all(map(len, data.x.members))
         objective = FirstView(env.engine.objective) if self.first_view else env.engine.objective
         objective = objective if self.objective is None else objective + self.objective
@@ -170,19 +171,20 @@ def _put(stacks: Stacks, nodes: Tensor, new: Stacks, every: bool) -> Stacks:
 
 @dataclass(frozen=True)
 class FitPersonal(Local):
-    """Train the shared model and a personal one, on the same batches.
+    """Train the shared model and a personal one on the same batches.
 
-    At every local step the personal model is pulled towards the node's shared model as it was at the round's start, not
-    towards the moving one. It starts as the shared one, and stays with its node. A node at rest keeps it. See `ditto`.
+    At every local step the personal model is pulled towards the node's shared model at the start of the round, not
+    towards the moving one. It starts as a copy of the shared one and stays with its node. A node at rest keeps it. See
+    `ditto`.
 
     Args:
-        fit: The local steps that both models take; what it keeps of the optimizer's state is the shared model's.
+        fit: The local steps that both models take; the optimizer state it keeps is the shared model's.
         lam: λ, the strength of the pull.
-        part: Part of the model that is shared, and only there the personal model is pulled.
+        part: Part of the model that is shared; the personal model is pulled only there.
 
     Shapes:
-        ``train_loss`` [K] is the personal model's, with the pull's share (λ/2) ‖v - w‖². Running statistics of the
-        personal models are their own.
+        ``train_loss`` [K] is the personal model's, including the pull (λ/2) ‖v - w‖². Personal models have their own
+        running statistics.
     """
 
     fit: Fit = field(default_factory=Fit)
@@ -231,22 +233,22 @@ class FitPersonal(Local):
 
 @dataclass(frozen=True)
 class FitWithReference(Local):
-    """Train every model, and beside it a reference that starts as it does and never hears of others.
+    """Train every model, and beside it a reference with the same start that never hears other nodes.
 
-    The reference takes the same local steps on the same batches, with its own start as the round's anchor, and is
-    validated in every round, so that what becomes of models that are mixed can be compared with local training while
-    there is still time. It stays with its node. A node at rest keeps it, and so does one that another piece has taken
-    out of ``alone``. Where a reference diverges, it is left as it was, and its node compares no more.
+    The reference takes the same local steps on the same batches, anchored at its own start of the round, and is
+    validated in every round, so that mixed models can be compared with local training early enough. It stays with its
+    node. A node at rest keeps it, and so does a node that another piece has removed from ``alone``. If a reference
+    diverges, it keeps its previous state, and its node no longer compares.
 
     Args:
-        fit: The local steps that both models take; what it keeps of the optimizer's state is the mixed model's.
+        fit: The local steps that both models take; the optimizer state it keeps is the mixed model's.
 
     Shapes:
-        Keeps ``x_alone``, the references; ``alone`` [K], who trains one; and ``alone_loss`` [K], float64, a reference's
-        loss on its node's validation samples in this round, NaN where none was trained.
+        Keeps ``x_alone``, the references; ``alone`` [K], the nodes that train one; and ``alone_loss`` [K], float64, a
+        reference's loss on its node's validation samples in this round, NaN if none was trained.
 
     Raises:
-        ValueError: If the local steps hear others: ``through`` models that were received, or by an objective that reads
+        ValueError: If the local steps depend on other nodes: ``through`` received models, or by an objective that reads
             fields of the ``Data``.
     """
 
@@ -277,7 +279,7 @@ class FitWithReference(Local):
             )
 
     def init(self, data: Data, env: Env) -> Data:
-        """The optimizer's state of references is what an earlier phase has left."""
+        """References take over the optimizer state that an earlier phase has left."""
         data = copy.copy(self.fit.init(data, env))
         data.x_alone, data.alone = data.x, ~data.isolated
         if self.fit.keep_state:

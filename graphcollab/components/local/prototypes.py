@@ -1,4 +1,4 @@
-"""Class prototypes that nodes have received: what is kept of them, and FedProto's objective."""
+"""Received class prototypes: the fields that store them, and FedProto's objective."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROTOTYPES = (
 def with_prototypes(data: Data, env: Env) -> Data:
     """Return the graph with ``prototypes`` and ``prototype_known``: an earlier phase's of this shape, else none known.
 
-    A ValueError refuses models without latents, latents or outputs of different sizes, and targets that are no labels.
+    A ValueError rejects models without latents, latents or outputs of different sizes, and targets that are not labels.
     """
     tasks = env.engine.tasks
     targets = tasks.pools[tasks.splits["train"].pool].targets
@@ -59,7 +59,7 @@ def with_prototypes(data: Data, env: Env) -> Data:
 
 
 def embed_sample(data: Data, env: Env) -> list[Embedded]:
-    """Return, for every architecture, outputs and latents of its first node's model for a training sample, [1, ...]."""
+    """Return, per architecture, outputs and latents of its first node's model on one training sample, [1, ...]."""
     split = env.engine.tasks.splits["train"]
     sample = env.engine.tasks.pools[split.pool].inputs[split.here[:1]]
     found = []
@@ -71,22 +71,22 @@ def embed_sample(data: Data, env: Env) -> list[Embedded]:
 
 @dataclass(frozen=True)
 class PrototypeDistance(Objective):
-    r"""λ times the mean squared error between latents and the class prototypes that a node was given.
+    r"""λ times the mean squared error between latents and the class prototypes that a node has received.
 
     .. math::
         \frac{\lambda}{B} \sum_{q=1}^{B} \frac{1}{d_z} \lVert z_q - \bar c_{y_q} \rVert^2
 
-    A sample whose class has no prototype counts as 0, and still as one of the B. See `fedproto`.
+    A sample whose class has no prototype contributes 0, but counts as one of the B. See `fedproto`.
 
     Args:
         lam: λ.
 
     Shapes:
-        Reads ``context.latent`` [B, d_z], and the node's ``prototypes`` [C, d_z] and ``prototype_known`` [C]. It
-        begins a run with no class known, unless an earlier phase has left some.
+        Reads ``context.latent`` [B, d_z], and the node's ``prototypes`` [C, d_z] and ``prototype_known`` [C]. At the
+        start of a run no class is known, unless an earlier phase has left some.
 
     Raises:
-        ValueError: When called, if latents or prototypes are not there.
+        ValueError: When called, if latents or prototypes are missing.
 
     Example:
         >>> import torch
@@ -111,7 +111,7 @@ class PrototypeDistance(Objective):
                 "prototypes", "PrototypeDistance reads latents and class prototypes that were received: train by Fit"
             )
         prototypes, known = context.given["prototypes"], context.given["prototype_known"]
-        place = targets.clamp(0, len(prototypes) - 1)  # a label that is no class has no prototype either
+        place = targets.clamp(0, len(prototypes) - 1)  # a label that is not a class has no prototype either
         counts = known[place] & (targets == place)
         error = (context.latent - prototypes[place]).square().mean(1)
         return self.lam * context.mean(error.masked_fill(~counts, 0))

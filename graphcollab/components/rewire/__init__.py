@@ -1,4 +1,4 @@
-"""The rewire slot: who listens to whom, and who works, in the next round."""
+"""The rewire slot: edges and participating nodes of the next round."""
 
 from typing import TYPE_CHECKING
 

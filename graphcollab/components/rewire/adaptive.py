@@ -1,4 +1,4 @@
-"""DAC's sampler: nodes meet those who seem similar, and hear from them of others."""
+"""DAC's sampler: nodes meet peers that seem similar, and learn about other nodes from them."""
 
 from __future__ import annotations
 
@@ -24,35 +24,35 @@ from graphcollab.components.rewire.sampler import PeerSampler, nothing_known
 
 @dataclass(frozen=True)
 class AdaptivePeers(PeerSampler):
-    """Nodes meet peers in proportion to how similar they are known, or said, to be.
+    """Draw peers with probabilities that grow with their known or reported similarity.
 
-    After a round a node knows the similarities it measured, and by two steps those of its peers' peers. The next peers
-    are drawn without replacement with the probabilities of ``priors``, to which ε is added for all who may be met. Only
-    pairs that know of each other are stored: all that a node measured, samples more a round at most, and up to
-    ``limit`` that it was told of. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more.
-    See `dac`.
+    After a round a node knows the similarities it measured, and through two steps those of its peers' peers. The next
+    peers are drawn without replacement with the probabilities of ``priors``, plus ε for all nodes that may be met. Only
+    pairs that know of each other are stored: everything a node measured, at most ``samples`` more per round, and up to
+    ``limit`` reported entries. Without bounds, in round t, from 0, a node knows up to samples + samples² · t more. See
+    `dac`.
 
     Args:
         samples: Peers that a node meets in a round.
         tau: τ, which multiplies similarities (an inverse temperature).
-        scale: ``"minmax"`` brings what a node knows to [0, 1] first; None takes similarities as they are.
+        scale: ``"minmax"`` first scales a node's known similarities to [0, 1]; None uses them unchanged.
         growth: b of a τ that grows over rounds t = 0, 1, …, τ_t = 2 τ / (1 + exp(−b t)) − τ + 1 (DAC-var; the paper's b
-            is 0.2). None: τ stays.
-        unknown: Others are met with probability ``"epsilon"`` (the text), or as if their similarity were ``"zero"``
-            (the authors' code), which explores more.
-        epsilon: ε, the least probability.
-        two_step: Whom of several informants to believe, see ``update_memory``; None: only what a node measured counts.
-        share: What nodes tell: what they ``"measured"`` (the thesis' code), so an estimate is two steps away, or
-            ``"all"`` they know, as the text says if read literally. An estimate can come from far away then, and
-            everybody soon knows everybody.
-        tells: Others that a node tells of, at most, those it measured last; None: all. (With ``share="all"``: and then
-            those it was told of, the most similar ones first.)
-        limit: Others of whom a node remembers what it was told, at most, the most similar ones; None: all. What it
-            measured it remembers always: a node that forgets who is unlike it believes others who say otherwise.
+            is 0.2). None: τ is constant.
+        unknown: Unknown nodes are met with probability ``"epsilon"`` (the text), or as if their similarity were
+            ``"zero"`` (the authors' code), which explores more.
+        epsilon: ε, the minimum probability.
+        two_step: Which of several reports to believe, see ``update_memory``; None: only measurements count.
+        share: What nodes report: what they ``"measured"`` (the thesis' code), so an estimate is two steps away, or
+            ``"all"`` they know, the literal reading of the text. Estimates can then come from far away, and all nodes
+            soon know each other.
+        tells: Maximum number of nodes that a node reports on, those it measured last; None: all. (With ``share="all"``:
+            followed by those reported to it, the most similar first.)
+        limit: Maximum number of reported nodes that a node remembers, the most similar ones; None: all. Measurements
+            are always remembered: a node that forgets which nodes are dissimilar believes others who say otherwise.
 
     Shapes:
         Keeps ``memory``, a `Relation` with an edge j → i for every peer j that i knows and two values, [M, 2]: the
-        similarity, and the round in which i measured it, from 1, or 0 where it was told; and ``edge_prior`` [E].
+        similarity, and the round in which i measured it, from 1, or 0 if it was reported; and ``edge_prior`` [E].
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -82,7 +82,7 @@ class AdaptivePeers(PeerSampler):
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
-        """Take in the round's similarities, and what the peers told; their maps are charged 2 floats an entry."""
+        """Add the round's similarities and the peers' reports; the reports are charged 2 floats an entry."""
         if "scores" not in data:
             raise MissingError(
                 "metric", "adaptive sampling needs similarities, and the weigher measures none: use PeerWeights(metric)"
@@ -101,13 +101,13 @@ class AdaptivePeers(PeerSampler):
         return data
 
     def temperature(self, elapsed: int) -> float:
-        """Return τ after so many rounds."""
+        """Return τ after ``elapsed`` rounds."""
         if self.growth is None:
             return self.tau
-        return self.tau * math.tanh(self.growth * elapsed / 2) + 1  # the same, and no overflow
+        return self.tau * math.tanh(self.growth * elapsed / 2) + 1  # the same formula, without overflow
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
-        """Draw peers by their priors; nodes that know nobody draw at random."""
+        """Draw peers by their priors; nodes that know no other node draw at random."""
         memory = data.memory
         elapsed = max(round_ - data.phase_start - 1, 0)
         prior, zero = priors(memory, self.temperature(elapsed), self.scale)
@@ -117,14 +117,14 @@ class AdaptivePeers(PeerSampler):
 
 
 def priors(memory: Relation, tau: float, scale: str | None = None) -> tuple[Tensor, Tensor]:
-    r"""Return how much more likely every known peer is drawn than others, p [M], eq. 2.9 and 2.10 of the thesis.
+    r"""Return how much more likely every known peer is drawn than unknown ones, p [M], eq. 2.9 and 2.10 of the thesis.
 
     .. math::
         p_i(j) = \frac{e^{\tau s_i(j)}}{\sum_l e^{\tau s_i(l)}}
 
-    over the peers l that i knows, and for every node, in the same measure, that of a peer of similarity 0, [K], 0 where
-    it knows nobody. The largest similarity is subtracted first (the text subtracts the smallest, which can overflow).
-    By ``"minmax"`` similarities that are all equal become 0.
+    over the peers l that i knows; and for every node, on the same scale, the value for a peer of similarity 0, [K], 0
+    if it knows no other node. The largest similarity is subtracted first (the text subtracts the smallest, which can
+    overflow). With ``"minmax"``, similarities that are all equal become 0.
     """
     receiver, similarity, many = memory.edge_index[1], memory.values[:, 0], memory.size[1]
     zero = torch.zeros(many, dtype=similarity.dtype)

@@ -1,4 +1,4 @@
-"""IFCA's rewiring: every node chooses the center that fits it best, and with it whom it shares a model with.
+"""IFCA's rewiring: every node chooses the center that fits it best, and thus the nodes with which it shares a model.
 
 Centers are models that servers keep for clusters of nodes.
 """
@@ -37,35 +37,35 @@ Centers = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class ChooseCenter(Rewiring):
-    """Every node chooses among C centers the one with the smallest loss on its training data.
+    """Every node chooses, among C centers, the one with the smallest loss on its training data.
 
-    It is done before the first round and after every exchange, by all nodes, also those at rest: between rounds every
-    node holds, and is judged by, the center that fits it best. A later phase goes on with the centers of an earlier
-    one; otherwise it draws its own from the run's initial model. A center that fits nobody best is never trained: when
-    one was chosen by nobody for ``patience`` rounds in a row, a warning says, once, how many of them are in use.
+    All nodes choose before the first round and after every exchange, including those at rest: between rounds every node
+    holds, and is evaluated with, the center that fits it best. A later phase continues with the centers of an earlier
+    one; otherwise it draws its own from the run's initial model. A center that fits no node best is never trained: when
+    a center was not chosen for ``patience`` rounds in a row, a warning reports, once, how many are in use.
 
-    Where edges were given, every connected component has C centers of its own, all from the same start, and its nodes
-    must all be allowed to hear each other. A node without neighbors has no centers: it keeps what it has learned. See
+    If edges were given, every connected component has its own C centers, all from the same start, and its nodes must
+    all be allowed to hear each other. A node without neighbors has no centers: it keeps its locally trained model. See
     `ifca`.
 
     Args:
         clusters: C.
-        part: Part of the model that centers are of; the rest of it is the node's own.
-        buffers: ``"average"``: a center has buffers of its own; ``"keep"``: they stay with the node.
-        centers: Centers to start from, [C, P_part], all different. Default: drawn by ``draw_centers``.
-        samples: Training samples that a node looks at to choose, drawn anew every round. Default: all.
-        redraws: How often other centers may be drawn if some center gets too few nodes at the start; the draw in which
-            the rarest center has most nodes is taken. Authors' code redraws likewise, without limit. Not with
+        part: Part of the model that centers consist of; the rest is the node's own.
+        buffers: ``"average"``: centers have their own buffers; ``"keep"``: they stay with the node.
+        centers: Initial centers, [C, P_part], all different. Default: drawn by ``draw_centers``.
+        samples: Training samples on which a node chooses, drawn anew every round. Default: all.
+        redraws: Maximum number of further draws of centers if a center gets too few nodes at the start; the draw with
+            the most nodes at its rarest center is used. The authors' code also redraws, without limit. Not with
             ``centers``.
-        least_share: Share of the nodes that every center should get then. Default: half of an equal share.
+        least_share: Minimum share of the nodes for every center in that case. Default: half of an equal share.
         patience: Rounds after which an unused center is reported.
-        also: What else is rewired, for example `SampleNodes`.
-        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share centers although not all of
-            them are allowed to hear each other.
+        also: A further rewiring, for example `SampleNodes`.
+        incomplete: ``"refuse"``, or ``"average"``: nodes of a connected component share centers even if not all of them
+            are allowed to hear each other.
 
     Raises:
-        ValueError: If there are more centers than nodes, ``least_share`` is above an equal one, the centers given do
-            not fit, are not finite or not all different, or nodes that are connected may not hear each other.
+        ValueError: If there are more centers than nodes, ``least_share`` is above an equal one, the given centers do
+            not fit, are not finite or not all different, or connected nodes may not hear each other.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -146,7 +146,7 @@ class ChooseCenter(Rewiring):
         return place == losses.masked_fill(~open_to, torch.inf).argmin(1)[receiver]
 
     def _begin(self, data: Data, env: Env, group: Tensor) -> Centers:
-        """Return the centers to start from; where others are drawn, every group of nodes has those that suit it."""
+        """Return the initial centers; if centers are redrawn, every group of nodes gets the draw that suits it."""
         groups = max(int(group.max()) + 1, 1)
         best = {part: rows.repeat(groups, 1) for part, rows in self._drawn(data, env, 0).items()}
         if not self.redraws:
@@ -180,7 +180,7 @@ class ChooseCenter(Rewiring):
         return centers
 
     def _choose(self, data: Data, env: Env, centers: Centers, group: Tensor, round_: int) -> Data:
-        """Connect every node to the center with the smallest loss, and give it that one; isolated nodes keep theirs."""
+        """Connect every node to the center with the smallest loss and give it that one; isolated nodes keep theirs."""
         many = len(centers[self.part])
         first = None if many == self.clusters else group.clamp(min=0) * self.clusters
         chosen = self._best(data, env, centers, round_, first, self.clusters)
@@ -193,13 +193,13 @@ class ChooseCenter(Rewiring):
     def _best(
         self, data: Data, env: Env, centers: Centers, round_: int, first: Tensor | None = None, count: int | None = None
     ) -> Tensor:
-        """Return every node's best center, [K], of its own group's, told to all, while losses are not."""
+        """Return every node's best center, [K], in its own group; choices are published, losses are not."""
         losses = center_losses(data, env, centers, round_, self.samples, first, count)
-        told = env.plane.all_gather_nodes(losses.argmin(1))  # -1 of nodes that are not there, and whatever others say
+        told = env.plane.all_gather_nodes(losses.argmin(1))  # -1 for absent nodes, and whatever others send
         return told.clamp(0, losses.shape[1] - 1)
 
     def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:
-        """Return how many nodes of the collaboration have chosen every center, [G, C]."""
+        """Return the number of nodes of the collaboration that have chosen every center, [G, C]."""
         there = data.present & ~data.isolated & (place >= 0)
         return torch.bincount(place[there], minlength=groups * self.clusters).view(groups, -1)
 
@@ -208,7 +208,7 @@ class ChooseCenter(Rewiring):
         rounds = torch.where(users == 0, data.unused["rounds"].view_as(users) + 1, 0)
         said = data.unused["said"]
         idle_in = (rounds >= self.patience).sum(1)
-        if len(users) > 1:  # groups of fewer nodes than centers cannot use them all
+        if len(users) > 1:  # groups with fewer nodes than centers cannot use them all
             idle_in = idle_in.masked_fill(users.sum(1) < self.clusters, 0)
         worst = int(idle_in.argmax())
         users, idle = users[worst], int(idle_in[worst])
@@ -244,19 +244,19 @@ def _check_centers(centers: Tensor, clusters: int) -> None:
 
 
 def _placed(chosen: Tensor, group: Tensor, clusters: int) -> Tensor:
-    """Return the place of every node's choice among the centers of all groups, [K]; -1 if it is in none."""
+    """Return the position of every node's choice among the centers of all groups, [K]; -1 if it is in none."""
     return torch.where(group < 0, -1, group * clusters + chosen)
 
 
 def draw_centers(
     models: Stacks, part: str, count: int, seed: int, attempt: int = 0, row: Tensor | None = None
 ) -> Tensor:
-    """Draw centers that look as if they had been initialized independently of each other, [C, P_part].
+    """Draw centers that look independently initialized, [C, P_part].
 
     A center is the first model (``row`` [P_part], by default that of the models) with the entries of every parameter
-    tensor in a random order: as good as a new draw where entries are drawn independently, and of exactly the same
-    scale. Biases of zero stay. The first center of the first attempt is the model itself. A ValueError refuses entries
-    that are all alike.
+    tensor randomly permuted: as good as a new draw if entries are drawn independently, and of exactly the same scale.
+    Zero biases stay. The first center of the first attempt is the model itself. A ValueError rejects entries that are
+    all equal.
     """
     spec = models.specs[0]
     row = models.tensors[0][0, spec.columns(part)] if row is None else row
@@ -294,12 +294,12 @@ def center_losses(
     first: Tensor | None = None,
     count: int | None = None,
 ) -> Tensor:
-    """Return centers' training losses on own nodes' data, in evaluation mode, [k, C]; inf where one has no value.
+    """Return centers' training losses on own nodes' data, in evaluation mode, [k, C]; inf if a loss is undefined.
 
-    What is not part of the centers, [C, P_part] by part, is the node's own. One center is computed at a time, so no
-    more than [K, P] parameters exist at once. Which of the training ``samples`` are looked at, by default all, the
-    round, the seed and the node's identity say. ``first`` [K] is where every node's ``count`` centers begin; by default
-    all nodes have all of them.
+    Everything outside the centers, [C, P_part] by part, is the node's own. One center is evaluated at a time, so no
+    more than [K, P] parameters exist at once. The training ``samples`` used, by default all, depend on the round, the
+    seed and the node's identity. ``first`` [K] is the index of every node's first center, followed by ``count`` of
+    them; by default every node has all centers.
     """
     engine = env.engine if samples is None else _on_samples(env.engine, samples, env.seed, round_)
     count = len(next(iter(centers.values()))) if count is None else count
@@ -317,7 +317,7 @@ def _on_samples(engine: Engine, count: int, seed: int, round_: int) -> Engine:
     bits = keyed_bits(seed, _SAMPLE_STREAM, tasks.ids[:, None], round_, place)  # [K, n]
     bits = bits.masked_fill(place >= split.sizes[:, None], torch.iinfo(torch.int64).max)
     weight = tasks.pools[split.pool].weight
-    if weight is not None:  # samples of weight 0 come last, so that not all that are taken are such
+    if weight is not None:  # samples of weight 0 come last, so the drawn ones are not all of weight 0
         here = (~split.elsewhere).nonzero().flatten()
         own = beside(split.gather(here, place.expand(len(here), -1)), weight)
         bits[here] = bits[here].masked_fill((weight[own] == 0).cpu(), torch.iinfo(torch.int64).max)

@@ -1,4 +1,4 @@
-"""Whom nodes may listen to, and drawing some of them at random, without listing all pairs."""
+"""Candidate peers of every node, and random draws among them without listing all pairs."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _KNOWN_STREAM, _PLACE_STREAM, _TIME_STREAM = 115, 116, 117
 
 @dataclass(frozen=True)
 class Candidates:
-    """Lists of nodes that receivers may draw their peers from, each in ascending order of ``node_id``.
+    """Lists of nodes from which receivers may draw their peers, each in ascending order of ``node_id``.
 
-    Receivers that may listen to the same nodes share a list, so "everybody" takes K numbers and not K². A place is a
+    Receivers that may listen to the same nodes share a list, so "everybody" takes K numbers instead of K². A place is a
     position in a receiver's list; the receiver itself may be in it and is never drawn.
 
     Args:
         key: One number per entry, list · K + rank of the node by ``node_id``, ascending, [L].
-        owner: Which list every receiver draws from, [K].
+        owner: The list that every receiver draws from, [K].
         ranked: The nodes in ascending order of ``node_id``, [K].
-        rank: Place of every node in that order, [K].
-        node_id: Identity of every node, which draws are keyed by, [K].
+        rank: Position of every node in that order, [K].
+        node_id: Identity of every node, which keys the draws, [K].
     """
 
     key: Tensor
@@ -39,10 +39,10 @@ class Candidates:
 
     @classmethod
     def of(cls, data: Data, group: Tensor | None = None, hears: Tensor | None = None) -> Candidates:
-        """List whom the nodes of a graph may listen to, by default all of their own group, and all nodes are one.
+        """Return the nodes that each node may listen to: by default all of its group, with all nodes in one group.
 
-        The ``allowed`` edges bind where there are such. Isolated nodes are left out, and those that have not joined yet
-        or have left. ``group`` [K] is every node's, and ``hears`` [K] the one that it may listen to.
+        The ``allowed`` edges bind if there are any. Isolated nodes are left out, as are nodes that have not joined yet
+        or have left. ``group`` [K] is every node's group, and ``hears`` [K] the group that it may listen to.
         """
         count = data.num_nodes
         ranked = data.node_id.argsort()
@@ -61,27 +61,27 @@ class Candidates:
 
     @cached_property
     def begin(self) -> Tensor:
-        """Where every receiver's list begins in ``key``, [K]."""
+        """Start of every receiver's list in ``key``, [K]."""
         return torch.searchsorted(self.key, self.owner * len(self.rank))
 
     @cached_property
     def length(self) -> Tensor:
-        """How many nodes are in every receiver's list, [K]."""
+        """Number of nodes in every receiver's list, [K]."""
         return torch.searchsorted(self.key, (self.owner + 1) * len(self.rank)) - self.begin
 
     @cached_property
     def everybody(self) -> bool:
-        """Whether there is one list, and all nodes are in it."""
+        """Whether there is one list with all nodes in it."""
         return len(self.key) == len(self.rank) and not bool(self.owner.any()) and int(self.key[-1]) == len(self.key) - 1
 
     @cached_property
     def peers(self) -> Tensor:
-        """How many nodes every receiver may listen to, itself left out, [K]."""
+        """Number of nodes that every receiver may listen to, excluding itself, [K]."""
         node = torch.arange(len(self.rank))
         return self.length - (self.place(node, node) >= 0).long()
 
     def place(self, receiver: Tensor, sender: Tensor) -> Tensor:
-        """Return the place of senders in their receivers' lists, [M]; -1 where they are not in them."""
+        """Return the place of senders in their receivers' lists, [M]; -1 if they are not in them."""
         if self.everybody:
             return self.rank.index_select(0, sender)
         wanted = self.owner.index_select(0, receiver) * len(self.rank) + self.rank.index_select(0, sender)
@@ -105,10 +105,10 @@ def draw_peers(
 ) -> tuple[Tensor, Tensor]:
     """Draw ``count`` distinct peers for every receiver [R], one after the other in proportion to their rates.
 
-    A race (Efraimidis and Spirakis 2006): candidates arrive after exponential times, at rate 0 never. Pairs ``known``,
-    sender and receiver, [2, M], each once, have rates of their own, [M] or one; all others share ``rest``, [K] or one,
-    and only their first arrivals are drawn, never all pairs. ``keys`` key the randomness, beside node_ids. Returned are
-    edges [2, D], by receiver and arrival, and the probability of each to be drawn first, [D].
+    The draw is a race (Efraimidis and Spirakis 2006): candidates arrive after exponential times, at rate 0 never. Pairs
+    ``known``, sender and receiver, [2, M], each once, have their own rates, [M] or one; all other pairs share ``rest``,
+    [K] or one, and only their first arrivals are drawn, never all pairs. ``keys`` key the randomness, with the
+    node_ids. Return edges [2, D], by receiver and arrival, and the probability of each to be drawn first, [D].
     """
     many = len(candidates.rank)
     known = receiver.new_empty(2, 0) if known is None else known
@@ -146,7 +146,7 @@ def _race(
     rate: Tensor,
     rest: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    """As `draw_peers`, for those receivers that are among consecutive nodes."""
+    """Draw as `draw_peers` does, for those receivers that are among consecutive nodes."""
     node_id, first, many = candidates.node_id, nodes.start, nodes.stop - nodes.start
     draws = torch.zeros(many, dtype=torch.bool).index_fill_(0, receiver - first, True)
     sender, listener = known
@@ -178,7 +178,7 @@ def _race(
 
 
 def _distinct(free: Tensor, uniform: Tensor) -> Tensor:
-    """Return different numbers from 0 to ``free`` - 1 for every receiver [R, count], -1 where there are no more."""
+    """Return distinct numbers from 0 to ``free`` - 1 for every receiver [R, count], -1 if there are no more."""
     count = uniform.shape[1]
     number = torch.arange(count)
     left = (free[:, None] - number).clamp(min=0)
@@ -193,9 +193,9 @@ def _distinct(free: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _arrivals(free: Tensor, rest: Tensor, uniform: Tensor) -> Tensor:
-    """Return the first arrival times [R, count] among ``free`` candidates of equal rate, infinite where there are none.
+    """Return the first arrival times [R, count] among ``free`` candidates of equal rate, infinite beyond their number.
 
-    The k-th of n exponential waiting times comes after the one before it by a waiting time of rate (n − k) · rate.
+    The k-th of n exponential waiting times follows the previous one after a waiting time of rate (n − k) · rate.
     """
     k = torch.arange(uniform.shape[1])
     left = (free[:, None] - k).clamp(min=0) * rest[:, None]
@@ -203,7 +203,7 @@ def _arrivals(free: Tensor, rest: Tensor, uniform: Tensor) -> Tensor:
 
 
 def _skip(number: Tensor, receiver: Tensor, taken: Tensor, excluded: Tensor, longest: int) -> Tensor:
-    """Return the place of the number-th candidate of a receiver that is not among those taken, in a list below longest.
+    """Return the place of a receiver's number-th candidate that is not taken, in a list shorter than ``longest``.
 
     With the taken places p_0 < p_1 < … of a receiver, the candidate number r has the place r + #{m: p_m − m ≤ r}.
     """

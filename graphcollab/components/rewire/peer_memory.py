@@ -1,4 +1,4 @@
-"""What DAC's nodes remember of others, and tell of them."""
+"""Memory of DAC's nodes about other nodes, and their reports from it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from graphcollab.nn.functional.by_receiver import among_first, blocks, turns
 
 
 def shared_entries(memory: Relation, share: str = "measured", tells: int | None = None) -> Relation:
-    """Return what nodes tell others: what they measured or, by ``share``, ``"all"`` they know.
+    """Return the entries that nodes report: those they measured or, with ``share="all"``, all they know.
 
-    Of more than ``tells`` entries those measured last come first, then those told; of the same round, and of those
-    told, the most similar, of these the first.
+    If there are more than ``tells``, those measured last come first, then reported ones; within the same round, and
+    among reported ones, the most similar, and among these the first.
     """
     similarity, measured = memory.values.T
     may = measured > 0 if share == "measured" else torch.ones_like(measured, dtype=torch.bool)
@@ -33,16 +33,16 @@ def update_memory(
     limit: int | None = None,
     now: int = 1,
 ) -> Relation:
-    """Return the memory after round ``now``, from 1: what was measured, and what peers that were met told of others.
+    """Return the memory after round ``now``, from 1: measurements, and reports of met peers about other nodes.
 
-    A measurement replaces all that was known of a peer; an estimate replaces an earlier estimate, never a measurement.
-    Met were edges j → i without self-loops, [2, E], with the scores that i measured, [E]; ``told`` is what nodes knew
-    before the round. Of a node, ``two_step`` believes the peer ``"most_similar"`` to the listener (the text), the
-    ``"least_similar"`` (the published code), the most similar but no more than it is similar itself (``"bounded"``), or
-    nobody (None); of equal ones the first by ``rank`` [K], the order of ``node_id``. Without a bound a few nodes that
-    have fallen for another cluster recommend it to their own, highly and one after the other. Of what it was told a
-    node keeps the ``limit`` most similar entries, of equal ones those of smaller rank. Receivers are taken a block at a
-    time.
+    A measurement replaces everything known of a peer; an estimate replaces an earlier estimate, never a measurement.
+    Edges j → i without self-loops, [2, E], were met, with the scores that i measured, [E]; ``told`` is what nodes knew
+    before the round. Of several reports on a node, ``two_step`` believes the peer that is ``"most_similar"`` to the
+    listener (the text), the ``"least_similar"`` (the published code), the most similar, but at most as similar as that
+    peer itself (``"bounded"``), or none (None); ties go to the first by ``rank`` [K], the order of ``node_id``. Without
+    a bound, a few nodes that wrongly trust another cluster recommend it highly to their own, one after the other. Of
+    the reports a node keeps the ``limit`` most similar entries; ties go to the smaller rank. Receivers are processed in
+    blocks.
     """
     many, bits = memory.size[0], (memory.size[0] - 1).bit_length()
     told = memory.select(slice(0)) if told is None or two_step is None else told
@@ -70,10 +70,10 @@ def update_memory(
 
 @dataclass(frozen=True)
 class _Entries:
-    """What some consecutive nodes know: how similar others are, and when that was measured, [M] each.
+    """Knowledge of consecutive nodes: the similarity of other nodes, and when it was measured, [M] each.
 
-    Keys, [M], ascending, have the receiver, counted from the first of these nodes, above so many bits, and below them
-    the sender's rank.
+    Keys, [M], ascending, hold the receiver, counted from the first of these nodes, in the upper bits, and the sender's
+    rank in the lower ones.
     """
 
     key: Tensor
@@ -85,7 +85,7 @@ class _Entries:
 
 
 def _entries(relation: Relation, first: int, rank: Tensor, bits: int) -> _Entries:
-    """Of receivers from the first one on, in order of their keys."""
+    """Return the entries of receivers from the first one on, ordered by key."""
     sender, receiver = relation.edge_index
     key = (receiver - first << bits) + rank.index_select(0, sender)
     found = _Entries(key, *relation.values.T)
@@ -98,14 +98,14 @@ def _by_receiver(relation: Relation) -> Relation:
 
 
 def _with(known: _Entries, news: _Entries) -> _Entries:
-    """Only what was measured takes the place of measurements."""
+    """Merge entries; only measurements replace measurements."""
     place = torch.searchsorted(known.key, news.key)
     here = torch.cat([known.key, known.key.new_full((1,), -1)]).index_select(0, place) == news.key
     over = here.nonzero().flatten()
     before = known.measured.index_select(0, place.index_select(0, over))
     over = over[(before == 0) | (news.measured.index_select(0, over) > 0)]
     taken, more = place.index_select(0, over), (~here).nonzero().flatten()
-    place = place.index_select(0, more) + torch.arange(len(more))  # where these stand in the result
+    place = place.index_select(0, more) + torch.arange(len(more))  # their positions in the result
     count = len(known.key) + len(more)
     old = torch.ones(count, dtype=torch.bool).index_fill_(0, place, False).nonzero().flatten()
 
@@ -118,13 +118,13 @@ def _with(known: _Entries, news: _Entries) -> _Entries:
 
 
 def _kept(known: _Entries, limit: int | None, bits: int) -> Tensor:
-    """Tell which entries are kept, [M]: what was measured, and so many of the most similar that a node was told."""
+    """Return which entries are kept, [M]: measurements, and the ``limit`` most similar reported ones of a node."""
     told = known.measured == 0
     return ~told | _first_entries(known.key >> bits, told, limit, -known.similarity)
 
 
 def _first_entries(receiver: Tensor, candidates: Tensor, count: int | None, *keys: Tensor) -> Tensor:
-    """Tell which entries of a mask [M] are among so many first ones of their receiver, by keys [M]."""
+    """Return which entries of a mask [M] are among the first ``count`` of their receiver, by keys [M]."""
     if count is None or not len(candidates):
         return candidates
     first, last = receiver.aminmax()
@@ -140,16 +140,16 @@ def _first_entries(receiver: Tensor, candidates: Tensor, count: int | None, *key
 
 
 def _begins(relation: Relation, many: int) -> Tensor:
-    """Return where every receiver's entries begin, and where the last one's end, [K + 1], given them by receiver."""
+    """Return the start of every receiver's entries, and the end of the last one's, [K + 1], for entries by receiver."""
     count = torch.bincount(relation.edge_index[1], minlength=many)
     return torch.cat([count.new_zeros(1), count.cumsum(0)])
 
 
 @dataclass(frozen=True)
 class _Whispers:
-    """What all nodes tell: how similar others are, and their rank, [T]; where every node's entries begin, [K + 1].
+    """Reports of all nodes: similarities and ranks of other nodes, [T]; the start of every node's entries, [K + 1].
 
-    ``ranked`` has the nodes by rank, [K]; ranks take so many bits of a key.
+    ``ranked`` has the nodes by rank, [K]; ``bits`` is the number of key bits for ranks.
     """
 
     similarity: Tensor
@@ -159,14 +159,14 @@ class _Whispers:
     bits: int
 
     def to(self, own: Tensor, met: _Entries, two_step: str | None) -> _Entries:
-        """Return what consecutive nodes of ranks ``own`` hear of third ones from those they met: of every pair once."""
+        """Return what consecutive nodes of ranks ``own`` hear about third nodes from met peers, each pair once."""
         receiver, told_by, trust = met.key >> self.bits, met.key & (2**self.bits - 1), met.similarity
         sender = self.ranked.index_select(0, told_by)
         begins, ends = self.begin.index_select(0, sender), self.begin.index_select(0, sender + 1)
-        edge = torch.repeat_interleave(torch.arange(len(sender)), ends - begins)  # [T'] who told
+        edge = torch.repeat_interleave(torch.arange(len(sender)), ends - begins)  # [T'] the reporting peer
         item = begins.index_select(0, edge) + turns(edge, len(sender))
         pair = (receiver << self.bits).index_select(0, edge) + self.rank.index_select(0, item)
-        # Of every pair the entry told over the first edge counts: the most trusted, then the smallest node_id who told.
+        # For every pair the entry over the first edge counts: from the most trusted, then the smallest node_id.
         turn = told_by.argsort(stable=True)
         turn = turn[trust[turn].argsort(descending=two_step != "least_similar", stable=True)]
         place = torch.empty_like(turn)
@@ -182,9 +182,9 @@ class _Whispers:
 
 
 def _first_of(pair: Tensor, turn: Tensor, turns: int, pairs: int) -> Tensor:
-    """Return which entry of every pair, a number below ``pairs``, [N], has the smallest turn, in ascending order.
+    """Return the entry of every pair, a number below ``pairs``, [N], with the smallest turn, in ascending order.
 
-    Turns are below ``turns``, and different within a pair.
+    Turns are below ``turns``, and distinct within a pair.
     """
     if len(pair) < pairs // 4:
         order = (pair * turns + turn).argsort()

@@ -1,4 +1,4 @@
-"""Samplers: whom to meet in the next round, anybody or the best so far."""
+"""Samplers of peers for the next round: random ones, or the best so far."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXPLORE_STREAM = 126
 
 
 def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
-    """Return the graph with these edges and a self-loop at every node, in place of those it has.
+    """Return the graph with these edges and a self-loop at every node instead of its own edges.
 
     Self-loops get 0 (False) in further ``fields`` of the edges, [E] each.
     """
@@ -42,19 +42,19 @@ def connect(data: Data, edge_index: Tensor, **fields: Tensor) -> Data:
 
 
 def chosen_edges(data: Data, env: Env) -> Tensor:
-    """Return along which edges nodes that live here have merged a model of another in this round, [E]."""
+    """Return the edges along which local nodes have merged another node's model in this round, [E]."""
     sender, receiver = data.edge_index
     return (data.edge_weight > 0) & (sender != receiver) & env.plane.is_local(receiver)
 
 
 def nothing_known(data: Data, *shape: int, dtype: torch.dtype = torch.float64) -> Relation:
-    """Return a relation of no pairs, whose values, [0, ...], have a shape and type."""
+    """Return a relation without pairs, whose values, [0, ...], have a given shape and type."""
     nothing = torch.empty(2, 0, dtype=torch.int64)
     return Relation(nothing, torch.empty(0, *shape, dtype=dtype), (data.num_nodes, data.num_nodes))
 
 
 def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
-    """Add values to what is known of pairs; a pair that is new starts from 0."""
+    """Add values to the known values of pairs; a new pair starts from 0."""
     many = known.size[0]
     index = torch.cat([known.edge_index, edge_index], 1)
     key, place = (index[1] * many + index[0]).unique(return_inverse=True)
@@ -65,15 +65,15 @@ def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
 
 @dataclass(frozen=True)
 class PeerSampler(Rewiring):
-    """Nodes meet random peers; subclasses know better whom to meet.
+    """Nodes meet random peers; subclasses choose peers more selectively.
 
-    A round's edges are those along which nodes meet in that round, drawn anew every time. The graph that a run starts
-    with says whom nodes may meet; without one everybody may meet everybody, and no pairs are listed. Nodes that do not
-    train draw nobody, but others may meet them. Every node has a self-loop, for the weight of its own model.
+    A round's edges are those along which nodes meet in that round, drawn anew every time. The initial graph of a run
+    defines which nodes may meet; without one all nodes may meet, and no pairs are listed. Nodes that do not train draw
+    no peers, but may be met by others. Every node has a self-loop, for the weight of its own model.
 
     Args:
-        samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of those.
-        within: ``"cluster"``: only peers of its own true cluster (an oracle); None: any.
+        samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of them.
+        within: ``"cluster"``: only peers of the node's true cluster (an oracle); None: any.
 
     Raises:
         ValueError: If there is only one node, or true clusters are needed and not known.
@@ -94,11 +94,11 @@ class PeerSampler(Rewiring):
         return self.propose(self.digest(data, env), env, data.round + 1)
 
     def prepare(self, data: Data, env: Env) -> Data:
-        """Create what the sampler keeps. A phase that takes over finds what the one before it kept."""
+        """Create the sampler's state. A later phase finds the state of the one before it."""
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
-        """Take in what the round's edges have shown."""
+        """Update the sampler's state with the results of the round's edges."""
         return data
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
@@ -106,13 +106,13 @@ class PeerSampler(Rewiring):
         return self.meet(data, env, self.draw(data, env, round_)[0])
 
     def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
-        """Return the graph with the edges that receivers living here drew, and at most one field of theirs, [E]."""
+        """Return the graph with the edges drawn by local receivers, and at most one field of theirs, [E]."""
         size = (data.num_nodes, data.num_nodes)
         edges = env.plane.merge_edges(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
         return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))
 
     def candidates(self, data: Data, env: Env) -> Candidates:
-        """Return whom nodes may meet."""
+        """Return the nodes that each node may meet."""
         return Candidates.of(data, None if self.within is None else env.engine.tasks.require_cluster())
 
     def draw(
@@ -126,7 +126,7 @@ class PeerSampler(Rewiring):
         rest: Tensor | float = 1.0,
         turn: int = 0,
     ) -> tuple[Tensor, Tensor]:
-        """Draw peers for every node that trains; see ``draw_peers``. ``turn`` tells several draws of a round apart."""
+        """Draw peers for every node that trains; see ``draw_peers``. ``turn`` separates several draws of a round."""
         receiver = env.plane.local((data.trains & data.present & ~data.isolated).nonzero().flatten())
         keys, number = (env.seed, round_, turn), self.samples if count is None else count
         return draw_peers(self.candidates(data, env), receiver, number, keys, known, rate, rest)
@@ -134,18 +134,17 @@ class PeerSampler(Rewiring):
 
 @dataclass(frozen=True)
 class GreedyPeers(PeerSampler):
-    """Nodes meet the peers of the greatest running affinity, each of them replaced by a random one with probability ε.
+    """Nodes meet the peers with the largest running affinity, each replaced by a random one with probability ε.
 
     The ε-greedy sampling of `Personalized Federated Learning with First Order Model Optimization (Zhang et al., ICLR
-    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, from 0 at the method's start, each of the peers to meet is
-    with probability max(ε − t · decay, 0) any other one, else the next best. Affinities start at 0, so peers of which
-    nothing is known come, in random order, before those that have done harm; of equally good ones met, the smaller
-    ``node_id`` is first. Every round adds what a peer's model was worth, as a share of all the node measured, see
-    ``update_affinity``.
+    2021) <https://arxiv.org/abs/2012.08565>`_. In round t, from 0 at the method's start, each peer to meet is any other
+    peer with probability max(ε − t · decay, 0), else the next best. Affinities start at 0, so unknown peers come, in
+    random order, before those that have been harmful; ties among known peers go to the smaller ``node_id``. Every round
+    adds the gain of a peer's model, as a share of all gains the node measured, see ``update_affinity``.
 
     Args:
         epsilon: ε.
-        decay: How much smaller ε is after every round (the published code counts local epochs instead).
+        decay: Decrease of ε after every round (the published code counts local epochs instead).
 
     Gains are those of `graphcollab.components.weigh.FirstOrderGain`, and affinities float64.
     """
@@ -183,7 +182,7 @@ class GreedyPeers(PeerSampler):
         return self.meet(data, env, torch.cat([greedy, anyone], 1))
 
     def _ranked(self, data: Data, env: Env, round_: int) -> Tensor:
-        """Return peers of every node that draws, [2, R], the best first, those of the same affinity at random."""
+        """Return peers of every node that draws, [2, R], the best first, ties in random order."""
         known, value = data.affinity.edge_index, data.affinity.values
         new, _ = self.draw(data, env, round_, known=known, turn=1)
         sender, receiver = known
@@ -199,10 +198,10 @@ class GreedyPeers(PeerSampler):
 def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Relation:
     r"""Return running affinities after a round: a_ij + g_ij / Σ_k \|g_ik\|, the sum over all that i measured.
 
-    It includes the node's own model (its self-loop); gains [E] are NaN where nothing was measured. Deviation: the
-    published code divides by \|Σ_k g_ik\|, the same where all gains have one sign. Where they nearly cancel that has no
-    bound (834 was seen), and one such round would settle a node's peers for good; here a round changes an affinity by 1
-    at most.
+    The sum includes the node's own model (its self-loop); gains [E] are NaN if nothing was measured. Deviation: the
+    published code divides by \|Σ_k g_ik\|, which is the same if all gains have one sign. If they nearly cancel, that is
+    unbounded (834 was observed), and one such round would fix a node's peers for good; here a round changes an affinity
+    by at most 1.
     """
     met, value = edge_index[:, ~gain.isnan()], gain[~gain.isnan()].double()
     total = scatter(value.abs(), met[1], dim_size=affinity.size[1])

@@ -1,4 +1,4 @@
-"""Rewirings of methods that find no peers: the graph is transformed, or nodes take turns to work."""
+"""Rewirings without a peer search: transforms of the graph, and client sampling."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _SAMPLE_STREAM = 107
 
 @dataclass(frozen=True)
 class ApplyTransform(Rewiring):
-    """Apply a transform of the graph after the exchange of every round, or of one.
+    """Apply a transform to the graph after the exchange of every round, or of one round.
 
-    Edges whose receiver is not there to say what they weigh, as a site may be lost, stay as they are.
+    Edges whose receiver is absent and cannot report their weights, as with a lost site, stay unchanged.
 
     Args:
-        transform: Any PyG transform; it may read all weights, which everybody is told.
+        transform: Any PyG transform; it may read all weights, which are published.
         at: Index of the one round, from 0 at the method's start; 10 acts after eleven rounds, as ``t == T_0`` in the
             L2C paper. None: every round.
     """
@@ -53,7 +53,7 @@ class ApplyTransform(Rewiring):
 
 @dataclass(frozen=True)
 class SampleNodes(Rewiring):
-    """Every round a random share of the nodes works; the others rest.
+    """In every round a random share of the nodes participates; the others rest.
 
     Args:
         fraction: Share of the K nodes (of those that have joined, and have not left or been isolated; with or without
@@ -78,5 +78,5 @@ class SampleNodes(Rewiring):
 
 
 def sample_nodes(fraction: float) -> Rewiring:
-    """Return the rewiring under which a share of the nodes works: `SampleNodes`, or none where it is 1."""
+    """Return the rewiring under which a share of the nodes participates: `SampleNodes`, or none if it is 1."""
     return Rewiring() if fraction == 1 else SampleNodes(fraction)

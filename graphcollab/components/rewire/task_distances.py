@@ -1,4 +1,4 @@
-"""How far apart the nodes' tasks are, from cluster centers of their encoded samples."""
+"""Distances between the nodes' tasks, from cluster centers of their encoded samples."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from graphcollab.data.tasks import Tasks
 from graphcollab.nn.functional.distances import matching_distances
 
 Encoder = Callable[[Tensor], Tensor]
-"""Turns samples [n, ...] into codes [n, D]."""
+"""Function from samples [n, ...] to codes [n, D]."""
 
 Reduce = Literal["pca"] | Callable[[Any], Any]
 """``"pca"``, or a function of a NumPy array [n, D] that returns one [n, D'], such as ``umap.UMAP().fit_transform``."""
 
 _CLUSTER_STREAM = 130
 _LIMIT = threading.Lock()
-RESTARTS = 10  # k-means keeps the best of so many; with one alone, nodes with the same task seem far apart
+RESTARTS = 10  # k-means keeps the best of these; with only one, nodes with the same task seem far apart
 BATCH = 1024
 
 
@@ -33,10 +33,10 @@ BATCH = 1024
 def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None = None, seed: int = 0) -> Tensor:
     """Cluster the codes of every node's training samples by k-means: [K, C, D], float64, padded by NaN.
 
-    By default samples are their own codes, flattened, and a node has as many centers as classes (2 where labels are
-    none), fewer where it has fewer different codes. Samples of weight 0 are left out. The seed and a node's identity
-    fix where k-means starts. A ValueError refuses codes that are not one finite row per sample, or integers without an
-    encoder.
+    By default samples are their own codes, flattened, and a node has as many centers as classes (2 if targets are not
+    labels), or fewer if it has fewer distinct codes. Samples of weight 0 are left out. The seed and a node's identity
+    determine the start of k-means. A ValueError rejects codes that are not one finite row per sample, or integers
+    without an encoder.
     """
     split = tasks.splits["train"]
     pool = tasks.pools[split.pool]
@@ -63,9 +63,9 @@ def code_centers(tasks: Tasks, encoder: Encoder | None = None, count: int | None
 def center_distances(centers: Tensor, reduce: Reduce | None = None) -> tuple[Tensor, Tensor, float]:
     """Return the distances between nodes, [K, K] each, given their centers [K, C, D], see `code_centers`.
 
-    These are root mean squares over matched centers; the same as in the authors' code, divided by the number of matched
-    centers n where a root mean square divides by √n; and the root mean square distance of a center to the nearest other
-    one of its own node, NaN if no node has two.
+    The first are root mean squares over matched centers. The second are those of the authors' code, divided by the
+    number n of matched centers where a root mean square divides by √n. The last value is the root mean square distance
+    of a center to the nearest other center of its own node, NaN if no node has two.
     """
     there = ~centers[..., 0].isnan()
     sizes = there.sum(1).cpu()
@@ -98,7 +98,7 @@ def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -
 
 @functools.cache
 def _threads() -> Any:
-    """Return what says how many threads the libraries use that are loaded once scikit-learn is: it looks for them."""
+    """Return a controller of the threads of all libraries loaded once scikit-learn is, since it searches for them."""
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     return ThreadpoolController()
@@ -106,18 +106,18 @@ def _threads() -> Any:
 
 def _cluster(codes: Tensor, count: int, seed: int, weight: np.ndarray | None) -> Tensor:
     """Return the centers of k-means, [C, D]."""
-    from sklearn.cluster import KMeans  # here, since importing it takes long
+    from sklearn.cluster import KMeans  # imported here, since it is slow to import
 
     values = codes.numpy()
     count = min(count, len(np.unique(values, axis=0)))
-    # Several threads would sum in an order of their own every time. The limit is the process's: one user at a time.
+    # Several threads would sum in a different order every time. The limit is process-wide: one user at a time.
     with _LIMIT, _threads().limit(limits=1):
         fitted = KMeans(count, n_init=RESTARTS, random_state=seed % 2**32).fit(values, sample_weight=weight)
     return torch.from_numpy(fitted.cluster_centers_)
 
 
 def _reduced(points: Tensor, reduce: Reduce | None) -> Tensor:
-    """Return the points that are compared, [M, D']."""
+    """Return the points to compare, [M, D']."""
     if reduce is None or len(points) < 2:
         return points
     if callable(reduce):
@@ -136,7 +136,7 @@ def _reduced(points: Tensor, reduce: Reduce | None) -> Tensor:
 
 
 def _spacing(points: Tensor) -> Tensor:
-    """Return the mean squared distance of a node's centers to the nearest other one; NaN if it has one alone."""
+    """Return the mean squared distance of a node's centers to the nearest other one; NaN if it has only one."""
     if len(points) < 2:
         return points.new_tensor(torch.nan)
     apart = torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist").fill_diagonal_(torch.inf)

@@ -1,4 +1,4 @@
-"""FLT's rewiring: one look at all tasks before the first round says who listens to whom."""
+"""FLT's rewiring: one comparison of all tasks before the first round defines the graph."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphcollab.data.tasks import Tasks
 
 @dataclass(frozen=True)
 class TaskPeers(Rewiring):
-    r"""Connect nodes whose tasks are near, once, before the first round.
+    r"""Connect nodes with similar tasks, once, before the first round.
 
     From `Federated Learning With Taskonomy for Non-IID Data (Jamali-Rad, Abdizadeh, Singh, IEEE TNNLS 2022)
     <https://arxiv.org/abs/2103.15947>`_. A server sends an encoder to all nodes. Node i encodes its training samples,
@@ -33,48 +33,51 @@ class TaskPeers(Rewiring):
         d_{ij} = \min_\pi \frac{1}{n} \sqrt{\sum_{c \in C_i} \lVert c - \pi(c) \rVert^2}, \qquad
         A_{ij} = [d_{ij} < \text{threshold}]
 
-    where π matches the smaller of two sets with as many centers of the larger, n of them.
+    where π matches the smaller of the two sets with as many centers of the larger, n of them.
 
-    A threshold has the scale of the codes (the authors take 1, on UMAP's). The default measures by the nodes' own:
+    A threshold depends on the scale of the codes (the authors use 1, on UMAP's). The default measures distances
+    relative to those within nodes:
 
     .. math::
         r_{ij} = \frac{\sqrt n \, d_{ij}}
         {\text{distance of a center to the nearest other one of its own node}}
 
-    (root mean squares, the second one over all nodes). Below r = 0.55 nodes are connected, above 0.85 they are not, and
-    in between the threshold is in the middle of the widest gap between the r of all pairs: ``window=(0.55, 0.85)``. So
-    nodes with equally distributed data stay together, and clusters fall apart where there is a gap. With ``groups``
-    there is no threshold: average linkage of the distances √n d makes disjoint groups (the authors group the rows of
-    A).
+    (root mean squares, the second one over all nodes). Nodes are connected below r = 0.55 and not above 0.85; in
+    between, the threshold is in the middle of the widest gap between the r of all pairs: ``window=(0.55, 0.85)``. Nodes
+    with equally distributed data thus stay together, and clusters separate at a gap. With ``groups`` there is no
+    threshold: average linkage of the distances √n d yields disjoint groups (the authors group the rows of A).
 
-    Where this is not the authors' code: they compare centers in two dimensions, by UMAP, which is
-    ``reduce=umap.UMAP(random_state=0).fit_transform`` here, and they train a convolutional autoencoder on other, public
-    data and fine-tune it at the nodes; here no encoder is trained.
+    Differences from the authors' code: it compares centers in two dimensions, by UMAP, which is
+    ``reduce=umap.UMAP(random_state=0).fit_transform`` here, and trains a convolutional autoencoder on other, public
+    data and fine-tunes it at the nodes; here no encoder is trained.
 
-    Edges that are given say who may be connected; by default anybody may. Tasks are then compared inside connected
-    components only, in which there must be a path back for every edge, and the gap is looked for among the pairs that
-    may be connected; groups are made of all distances inside a component. A node without neighbors sends nothing. A
-    node that joins later sends its centers in its first round, the server compares all anew, and from the next round on
-    the node has neighbors; so it does without a node that was isolated. A later phase begins with a look of its own.
+    Given edges define which nodes may be connected; by default all may. Tasks are then compared within connected
+    components only, which need a reverse path for every edge, and the gap is searched among the pairs that may be
+    connected; groups use all distances within a component. A node without neighbors sends nothing. A node that joins
+    later sends its centers in its first round, the server compares all tasks anew, and the node has neighbors from the
+    next round on; the server also compares anew without a node that was isolated. A later phase starts with its own
+    comparison.
 
-    Without an encoder, what travels are means of raw samples. They show what a node's samples look like on average.
+    Without an encoder, the disclosed values are means of raw samples. They show what a node's samples look like on
+    average.
 
     Args:
         encoder: A module or function from samples [n, ...] to codes [n, D]. A module is copied, in evaluation mode, and
-            its parameters and buffers are counted as sent; of a function nothing is, since no size is known. Default:
-            samples are their own codes.
-        centers: Centers per node. Default: as ``code_centers`` has it.
-        reduce: What the server makes of all centers before it compares them: ``"pca"`` (two principal components) or a
-            function of a NumPy array [n, D], in ascending order of ``node_id``, that returns one [n, D'].
-        threshold: Nodes below this d are connected. Default: ``window`` decides.
-        window: Between which r the threshold lies; see above. Twice the same number is a threshold by itself.
+            its parameters and buffers are counted as sent; a function is not counted, since its size is unknown.
+            Default: samples are their own codes.
+        centers: Centers per node. Default: as in ``code_centers``.
+        reduce: Transform that the server applies to all centers before the comparison: ``"pca"`` (two principal
+            components) or a function of a NumPy array [n, D], in ascending order of ``node_id``, that returns one
+            [n, D'].
+        threshold: Nodes with a smaller d are connected. Default: ``window`` decides.
+        window: Range of r that contains the threshold; see above. Twice the same number is a threshold by itself.
         groups: Number of disjoint groups, in every connected component, instead of a threshold.
-        also: What else is rewired, for example `SampleNodes`.
+        also: A further rewiring, for example `SampleNodes`.
 
     Raises:
-        ValueError: If both a threshold and groups are asked for, there are fewer nodes than groups, no node has two
-            centers and no threshold was given, or an edge that is given has no path back; and between sites, if
-            there is no encoder and a center is a sample.
+        ValueError: If both a threshold and groups are given, there are fewer nodes than groups, no node has two
+            centers and no threshold was given, or a given edge has no reverse path; and between sites, if there is no
+            encoder and a center is a sample.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (Field("coded", "per_node", "who has sent its centers"),)
@@ -118,7 +121,7 @@ class TaskPeers(Rewiring):
         return data if torch.equal(known, data.coded) else self._connect(data, env, there)
 
     def near_newcomers(self, data: Data, new: Data, env: Env, both: Env, edge_index: Tensor) -> Tensor:
-        """All are compared together."""
+        """Return edges between similar tasks; old and new nodes are compared together."""
         count, together = data.num_nodes, both.engine.tasks
         nodes = torch.cat([(~data.isolated).nonzero().flatten(), count + torch.arange(new.num_nodes)])
         nodes = nodes[together.ids[nodes].argsort()]
@@ -132,7 +135,7 @@ class TaskPeers(Rewiring):
         return near[edge_index[1] + count, edge_index[0]]
 
     def distances(self, tasks: Tasks, seed: Seed = 0) -> tuple[Tensor, Tensor, float]:
-        """Return √n d, d and the distance of a node's own centers, of which r is made: to choose a threshold."""
+        """Return √n d, d and the distance between a node's own centers, which make up r: to tune a threshold."""
         order = tasks.ids.argsort()
         place = order.argsort().cpu()
         distance, published, spacing = center_distances(self._centers(tasks, order, seed), self.reduce)
@@ -142,7 +145,7 @@ class TaskPeers(Rewiring):
         return code_centers(tasks.select(nodes), self.encoder, self.centers, seed)
 
     def _connect(self, data: Data, env: Env, there: Tensor) -> Data:
-        """Return the graph with edges between near tasks, those of nodes that are there, or were before, [K]."""
+        """Return the graph with edges between similar tasks of nodes that are present, or were before, [K]."""
         known = (data.coded | there) & ~data.isolated
         part = without_the_alone(components(data))
         nodes = (known & (part >= 0)).nonzero().flatten()
@@ -150,7 +153,7 @@ class TaskPeers(Rewiring):
         edges = [data.edge_index[:, :0]]
         if len(nodes):
             own = env.plane.local(nodes)
-            some = own if len(own) else env.plane.own[:1]  # what others find has the shape of what is found here
+            some = own if len(own) else env.plane.own[:1]  # defines the shape of results that other processes find
             found = self._centers(env.engine.tasks, some, env.seed)[: len(own)]
             if env.plane.cross_silo and self.encoder is None:
                 _refuse_samples(env.engine.tasks, own, found)
@@ -172,7 +175,7 @@ class TaskPeers(Rewiring):
         return data
 
     def _most(self, here: int, env: Env) -> int:
-        """Return the largest number of centers of a node, as processes say of their own: ``here`` in this one."""
+        """Return the largest number of centers of a node over all processes: ``here`` in this one."""
         tasks = env.engine.tasks
         samples = int(tasks.sizes("train").max())  # a sample is in one cluster
         limit = samples if self.centers is None else min(self.centers, samples)
@@ -186,7 +189,7 @@ class TaskPeers(Rewiring):
         return int(told.max())
 
     def _near(self, distance: Tensor, published: Tensor, spacing: float, pairs: Tensor) -> Tensor:
-        """Return whose tasks are near, A [n, n]; ``pairs`` [n, n] are those among which a gap is looked for."""
+        """Return which tasks are similar, A [n, n]; the gap is searched among ``pairs`` [n, n]."""
         count = len(distance)
         if self.groups is not None:
             group = _groups(distance, min(self.groups, count))
@@ -206,7 +209,7 @@ class TaskPeers(Rewiring):
 
 
 def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
-    """Check that no center, [n, C, D], that a party would tell others is one of its nodes' training samples."""
+    """Check that no center, [n, C, D], that a party would publish is one of its nodes' training samples."""
     split = tasks.splits["train"]
     for node, own in zip(nodes.tolist(), centers, strict=True):
         samples = tasks.pools[split.pool].inputs[split.of(node)].flatten(1).double().cpu()
@@ -220,7 +223,7 @@ def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
 
 
 def _may_hear(data: Data, nodes: Tensor) -> Tensor:
-    """Return which of some nodes may hear which others, receivers in rows, [n, n]."""
+    """Return which of the nodes may hear which others, receivers in rows, [n, n]."""
     count, there = len(nodes), ~data.isolated[nodes]
     may = torch.ones(count, count, dtype=torch.bool).fill_diagonal_(False)
     if "allowed" in data:
@@ -239,8 +242,8 @@ def _widest_gap(values: Tensor, low: float, high: float) -> float:
 
 
 def _groups(distance: Tensor, count: int) -> Tensor:
-    """By average linkage, [K]."""
-    from scipy.cluster.hierarchy import fcluster, linkage  # here, since importing it takes long
+    """Return groups by average linkage, [K]."""
+    from scipy.cluster.hierarchy import fcluster, linkage  # imported here, since it is slow to import
     from scipy.spatial.distance import squareform
 
     if len(distance) == 1:

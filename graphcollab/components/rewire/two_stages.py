@@ -1,4 +1,4 @@
-"""Samplers of methods with two stages, PENS and PANM: find out who is good, then listen to those."""
+"""Samplers of two-stage methods, PENS and PANM: identify good peers, then listen to those."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from graphcollab.nn.functional.by_receiver import receives
 
 @dataclass(frozen=True)
 class CountChosen(PeerSampler):
-    """Nodes meet random peers and count how often each was among those they chose to merge with.
+    """Nodes meet random peers and count how often each was chosen for merging.
 
     First stage of `Decentralized federated learning of deep neural networks on non-iid data (Onoszko et al., 2021)
     <https://arxiv.org/abs/2107.08517>`_ (PENS).
@@ -48,14 +48,14 @@ class CountChosen(PeerSampler):
 
 @dataclass(frozen=True)
 class FrequentPeers(PeerSampler):
-    r"""Nodes listen to random ones of the peers that they chose more often than chance would have it.
+    r"""Nodes listen to random peers among those that they chose more often than expected by chance.
 
     Second stage of PENS: the neighbors of i are :math:`\{j : c_i(j) > T_1 m / (n_i - 1)\}`, with c the counts of
     `CountChosen`, T_1 the rounds in which i chose the m best, and n_i − 1 peers it might have met. A node that may
-    meet no more than m keeps them all; one without such peers goes on alone.
+    meet no more than m peers keeps them all; a node without such peers continues alone.
 
     Args:
-        samples: Peers that a node listens to in a round, at most.
+        samples: Maximum number of peers that a node listens to in a round.
         chosen: m of the first stage.
     """
 
@@ -74,7 +74,7 @@ class FrequentPeers(PeerSampler):
         counts = data.chosen
         receiver = counts.edge_index[1]
         peers = self.candidates(data, env).peers
-        expected = data.chosen_rounds * self.chosen / peers.clamp(min=1)  # [K]: how often by chance
+        expected = data.chosen_rounds * self.chosen / peers.clamp(min=1)  # [K]: expected count by chance
         often = (counts.values > expected[receiver]) | (peers <= self.chosen)[receiver]
         data.neighbors = counts.select(often)
         return data
@@ -86,12 +86,12 @@ class FrequentPeers(PeerSampler):
 
 @dataclass(frozen=True)
 class KeepChosen(PeerSampler):
-    """Nodes meet again those they chose in the last round, and some new ones.
+    """Nodes meet the peers they chose in the last round again, and some new ones.
 
     Neighbor selection based on Monte Carlo (NSMC), the first stage of `Towards effective clustered federated learning:
     a peer-to-peer framework with adaptive neighbor matching (Li et al., 2022) <https://arxiv.org/abs/2203.12285>`_
-    (PANM); algorithm 2 in *With a Little Help from My Friends*. In the first round all are new. A node
-    that chose nobody, since it was away or nobody it met was there, meets those again that it knew before.
+    (PANM); algorithm 2 in *With a Little Help from My Friends*. In the first round all peers are new. A node that chose
+    no peer, since it was away or all peers it met were absent, meets the previous ones again.
 
     Args:
         samples: New peers, l.
@@ -116,15 +116,15 @@ class NeighborBag(PeerSampler):
     """Nodes listen to random peers from their bags; every few rounds new peers are considered for the bags.
 
     Second stage of PANM: neighbor augmentation based on EM-GMM (NAEM), algorithms 2 and 3 (appendix B) in *With a
-    Little Help from My Friends*. In rounds t = τ, 2 τ, … (counted from 1 at the start of the run) a node meets all of
-    its bag and some new peers, and `AugmentBags` sorts them anew; in the others it meets a few of its bag.
+    Little Help from My Friends*. In rounds t = τ, 2 τ, … (counted from 1 at the start of the run) a node meets its
+    whole bag and some new peers, and `AugmentBags` sorts them anew; in other rounds it meets a few peers of its bag.
 
     Args:
         samples: New peers in the rounds that change the bags, l.
         listens: Peers from the bag that a node merges with in a round, k.
         every: τ.
-        measure: ``"bag"``: in rounds that change the bags all of the bag is measured anew (the text); ``"sample"``:
-            only the k that are listened to, and the others stay in it (as in published code; fewer models travel).
+        measure: ``"bag"``: in rounds that change the bags, the whole bag is measured anew (the text); ``"sample"``:
+            only the k peers to listen to, while the others stay in the bag (as in published code; fewer models travel).
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -137,7 +137,7 @@ class NeighborBag(PeerSampler):
     measure: Literal["bag", "sample"] = "bag"
 
     def prepare(self, data: Data, env: Env) -> Data:
-        """Start with the peers chosen last as the bag."""
+        """Start with the last chosen peers as the bag."""
         member = data.edge_member if "edge_member" in data else torch.zeros_like(data.edge_index[0]).bool()
         return self._with_bag(data, data.edge_index[:, member & env.plane.is_local(data.edge_index[1])])
 
@@ -145,14 +145,14 @@ class NeighborBag(PeerSampler):
         if not self.augments(data.round):
             return data
         bag = data.edge_index[:, data.edge_member & env.plane.is_local(data.edge_index[1])]
-        if self.measure == "sample":  # what was not measured stays
+        if self.measure == "sample":  # peers that were not measured stay
             old, many = data.bag.edge_index, data.num_nodes
             stays = ~torch.isin(old[1] * many + old[0], data.edge_index[1] * many + data.edge_index[0])
             bag = torch.cat([old[:, stays], bag], 1)
         return self._with_bag(data, bag)
 
     def augments(self, round_: int) -> bool:
-        """Tell whether new peers are considered in a round, counted from 0."""
+        """Return whether new peers are considered in a round, counted from 0."""
         return (round_ + 1) % self.every == 0
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
@@ -165,7 +165,7 @@ class NeighborBag(PeerSampler):
         return _with_new(self, data, env, round_, old, bag)
 
     def draw_from(self, data: Data, env: Env, round_: int, edge_index: Tensor, turn: int = 0) -> Tensor:
-        """Return ``listens`` random ones of every receiver's edges, [2, D]."""
+        """Return ``listens`` random edges of every receiver, [2, D]."""
         return self.draw(data, env, round_, self.listens, edge_index, 1.0, 0.0, turn)[0]
 
     def _with_bag(self, data: Data, edge_index: Tensor) -> Data:
@@ -175,7 +175,7 @@ class NeighborBag(PeerSampler):
 
 
 def _with_new(sampler: PeerSampler, data: Data, env: Env, round_: int, old: Tensor, apart: Tensor) -> Data:
-    """Connect nodes to old peers, and to new ones that are not among those to be left ``apart``."""
+    """Connect nodes to old peers, and to new ones other than those in ``apart``."""
     new, _ = sampler.draw(data, env, round_, known=apart, turn=1)
     member = torch.cat([torch.ones_like(old[0]), torch.zeros_like(new[0])]).bool()
     return sampler.meet(data, env, torch.cat([old, new], 1), member=member)

@@ -1,4 +1,4 @@
-"""The weigh slot: how edge weights come about."""
+"""The weigh slot: computation of the edge weights."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Codes of changes, and the encoders' gradient by that of codes: alike in every round, so that a GPU replays both."""
+"""Codes of changes, and the encoders' gradients from those of codes: fixed in shape, so that a GPU replays both."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Encoding:
     nodes: Tensor
 
     def codes(self) -> Tensor:
-        """Return their codes, [k, length]."""
+        """Return the codes, [k, length]."""
         (code,) = self._computed("an encoding", _codes, self.change)
         return code
 
     def with_gradients(self) -> tuple[Tensor, Callable[[Tensor], Sequence[Tensor]]]:
-        """Return codes as a leaf of a graph, and what makes gradients for the encoders of those with respect to it."""
+        """Return codes as leaves of a graph, and a function from gradients of the codes to those of the encoders."""
         if self._replayable():
             gradients = partial(self._computed, "a gradient of encoders", _slopes, self.change)
             return self.codes().requires_grad_(), gradients
@@ -41,7 +41,7 @@ class Encoding:
         return code.detach().requires_grad_(), partial(torch.autograd.grad, code, leaves)
 
     def _replayable(self) -> bool:
-        """Where there are groups, their nodes are looked up on the CPU."""
+        """Whether computation can be replayed; with groups, their nodes are looked up on the CPU."""
         return self.mixer.group is None and replayable(self.change)
 
     def _computed(self, name: str, compute: Callable[..., Sequence[Tensor]], *given: Tensor) -> Sequence[Tensor]:

@@ -1,4 +1,4 @@
-"""Weigh by attention whose encoders learn from validation losses: meta-L2C."""
+"""Attention whose encoders are learned from validation losses: meta-L2C."""
 
 from __future__ import annotations
 
@@ -29,46 +29,46 @@ from graphcollab.nn.functional import edge_products
 from graphcollab.nn.mixer_file import Form, Own, Score
 from graphcollab.nn.mixing_encoder import ODDS
 
-LARGEST = 3.0  # logarithm of a ratio of losses that counts
-FAST = 0.5  # by which log-odds move in a round at most, so that no single round opens or closes a gate
+LARGEST = 3.0  # largest logarithm of a ratio of losses
+FAST = 0.5  # largest change of log-odds in a round, so that no single round opens or closes a gate
 
 
 @dataclass(frozen=True)
 class ChannelAttention(Weigher):
-    """Attention over channel-shared encodings of how models changed.
+    """Attention over channel-shared encodings of model changes.
 
-    The encoders learn from the validation losses of the mixed models, by the closed form for ∂L/∂w: the gradient flows
-    through the weights only. All nodes share the encoders (an all-reduce); where edges were given, every connected
-    component has its own, all from the same start, which its nodes alone train, and its nodes must reach each other in
-    both directions. Frozen encoders are the same everywhere. Nodes at rest (see `Exchange`) send nothing and weigh
-    nothing; a node without neighbors takes no part. See `meta_l2c` and `MixingEncoder`.
+    The encoders are learned from the validation losses of the mixed models, by the closed form for ∂L/∂w: the gradient
+    flows through the weights only. All nodes share the encoders (an all-reduce). If edges were given, every connected
+    component has its own, all from the same start and trained only by its nodes, which must reach each other in both
+    directions. Frozen encoders are the same everywhere. Nodes at rest (see `Exchange`) send nothing and have weight 0;
+    a node without neighbors does not take part. See `meta_l2c` and `MixingEncoder`.
 
     Args:
         part: Part of the model that is compared.
         hidden: Hidden units of an encoder (the paper's 10).
-        out: Numbers that encode a filter (the paper's 5).
+        out: Size of the code of a filter (the paper's 5).
         bias: Give the encoders biases; the paper leaves this open, see `MixingEncoder`.
-        optimizer: Update of the encoders. Default: AdamW, lr 0.01, weight decay 0.01, which is decoupled, so that its
-            force does not depend on the gradient's, on K or on ``scale``. The paper's is Adam, lr 0.1, weight decay
-            0.01 (coupled).
+        optimizer: Update of the encoders. Default: AdamW, lr 0.01, weight decay 0.01, which is decoupled, so its
+            strength does not depend on that of the gradient, on K or on ``scale``. The paper uses Adam, lr 0.1, weight
+            decay 0.01 (coupled).
         scale: ``"sum"``: every node's validation loss counts fully; ``"mean"``: eq. 6's average over nodes, with which
-            coupled weight decay wins over the gradient and weights stay uniform. With decoupled decay it makes no
+            coupled weight decay dominates the gradient and weights stay uniform. With decoupled decay it makes no
             difference to Adam. See docs/reproduction.md.
-        score: How alike two codes are; see `MixingEncoder`.
-        normalize: Divide a layer's change by its root mean square before it is encoded.
-        own: What the own model gets; see `MixingEncoder`.
-        pretrained: A `MixingEncoder`, its file, or the name of one that the package brings
-            (`graphcollab.nn.mixer_cards`), such as ``"digits"``, to start from; it brings its own sizes and form, and
-            others than the defaults must not be given beside it.
-        frozen: Use pretrained encoders as they are; nodes then need no validation samples.
+        score: Similarity of two codes; see `MixingEncoder`.
+        normalize: Divide a layer's change by its root mean square before encoding.
+        own: Weight of the own model; see `MixingEncoder`.
+        pretrained: A `MixingEncoder`, its file, or the name of one that ships with the package
+            (`graphcollab.nn.mixer_cards`), such as ``"digits"``, to start from; it defines sizes and form, so values
+            other than the defaults must not be given beside it.
+        frozen: Use pretrained encoders without training; nodes then need no validation samples.
 
     Shapes:
         Keeps ``mixer`` (with groups, if there are several components) and one ``mixer_<slot>`` per slot of the
         optimizer; writes ``edge_weight`` [E].
 
     Raises:
-        ValueError: If frozen encoders are asked for without pretrained ones, settings are given that pretrained ones
-            bring along, or encoders are trained and edges given that go one way only, without a path back.
+        ValueError: If frozen encoders are requested without pretrained ones, settings are given that pretrained ones
+            define, or encoders are trained and one-way edges are given, without a reverse path.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -78,7 +78,7 @@ class ChannelAttention(Weigher):
         ALONE,
         Field("mixer_forces", "replicated", "norms of the encoders' gradient and of their decay, [2]", "round"),
     )
-    origin: ClassVar[Origin] = "learned"  # by these nodes or, where it is frozen, by others
+    origin: ClassVar[Origin] = "learned"  # by these nodes or, if it is frozen, by others
     travels: ClassVar[str] = "changes since the start along every edge (frozen: codes), and an all-reduce of encoders"
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
@@ -109,7 +109,7 @@ class ChannelAttention(Weigher):
 
     @property
     def compares(self) -> bool:
-        """Whether the local slot must train models alone, to compare mixed ones with."""
+        """Whether the local slot must train reference models alone, for comparison with mixed ones."""
         return self.learns and self.own == "gate"
 
     @property
@@ -181,7 +181,7 @@ class ChannelAttention(Weigher):
         return (self._change(data, env),)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        """With frozen encoders codes cross every edge, in place of changes."""
+        """With frozen encoders, codes cross every edge instead of changes."""
         halo, encoding = self._encoding(data.mixer, data, env)
         with torch.no_grad():
             code = encoding.codes()
@@ -192,7 +192,7 @@ class ChannelAttention(Weigher):
         return data
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
-        """By attention between the changes of newcomers and of all nodes since the run's start."""
+        """Return attention between the changes of newcomers and of all nodes since the run's start."""
         mixer = data.mixer.with_newcomers(edge_index, names)
 
         @torch.no_grad()
@@ -212,11 +212,11 @@ class ChannelAttention(Weigher):
         halo, encoding = self._encoding(data.mixer, before, env)
         code, gradients = encoding.with_gradients()
         weight = self._attend(data.mixer, halo, code, before)
-        del halo, encoding  # their rows are free once the gradients no longer need them
+        del halo, encoding  # frees their rows as soon as the gradients no longer need them
         group = _groups(data)
         members = (data.trains & data.serves & (group >= 0)).nonzero().flatten()
         at_work = torch.bincount(group[members], minlength=data.num_nodes)[group]  # [K], M of every node's component
-        if not bool(data.serves.all()):  # nobody waits for late nodes'
+        if not bool(data.serves.all()):  # the gradients of late nodes are not waited for
             gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
@@ -245,32 +245,32 @@ class ChannelAttention(Weigher):
     def _attend(self, mixer: MixingEncoder, halo: Halo, code: Tensor, data: Data) -> Tensor:
         """Return the weights of all edges, [E]."""
         logit = edge_products(code[: data.x.num_nodes], code, halo.edge_index)
-        # only the edges whose logits are known here: what is NaN would make the gate's gradient NaN
+        # only the edges whose logits are known here: a NaN would make the gate's gradient NaN
         edges, in_use = halo.take(data.edge_index.T).T, edges_in_use(data)
         in_use = None if in_use is None else halo.take(in_use)
         weight = mixer.weigh(logit, edges, edges[0] == edges[1], data.num_nodes, in_use, in_sparse(data))
         return halo.put(weight, data.edge_index.shape[1])
 
     def _change(self, data: Data, env: Env) -> Tensor:
-        """Return how far every model is from the start, [k, P_part]."""
+        """Return every model's change since the start, [k, P_part]."""
         return env.plane.change(data.x.part(self.part), data.x_init.part(self.part))
 
     def _encoding(self, mixer: MixingEncoder, data: Data, env: Env) -> tuple[Halo, Encoding]:
-        """Return the changes that travel, and their encoding where they arrive."""
+        """Return the changes that travel, and their encoding at the receivers."""
         halo = env.plane.halo_exchange(self._change(data, env), data.edge_index)
         if not env.plane.complete:
-            away = ~env.plane.there[halo.nodes]  # whose models have not changed
+            away = ~env.plane.there[halo.nodes]  # absent nodes, whose models have not changed
             halo = replace(halo, rows=halo.rows.masked_fill(beside(away, halo.rows)[:, None], 0))
         return halo, Encoding(env.engine, mixer, halo.rows, data.x.specs[0], self.part, halo.nodes)
 
 
 def _groups(data: Data) -> Tensor:
-    """Return whose encoders every node uses, [K]; -1 of nodes that are alone."""
+    """Return the encoder group of every node, [K]; -1 for nodes that are alone."""
     return torch.zeros_like(data.node_id) if data.mixer.group is None else data.mixer.group
 
 
 def losses_of_groups(data: Data, group: Tensor, members: Tensor) -> Tensor:
-    """Return the sums of both kinds of validation losses of some nodes, by whose encoders they use, [2, G], float64."""
+    """Return the sums of both kinds of validation losses of nodes, by encoder group, [2, G], float64."""
     mine = members[torch.isfinite(data.alone_loss[members])]
     nothing = torch.zeros(data.mixer.num_groups, dtype=torch.float64)
     return torch.stack(
@@ -279,10 +279,10 @@ def losses_of_groups(data: Data, group: Tensor, members: Tensor) -> Tensor:
 
 
 def moved_gates(data: Data, group: Tensor, losses: Tensor, lr: float) -> tuple[MixingEncoder, Tensor | None]:
-    """Move gates by how mixed models compare with models that hear nobody.
+    """Move gates according to how mixed models compare with models that hear no other node.
 
-    Given every node's group, [K], -1 of none, and what `losses_of_groups` found, [2, G], return the mixer, and who goes
-    on comparing, [K]; None without a gate.
+    Given every node's group, [K], -1 for none, and the result of `losses_of_groups`, [2, G], return the mixer, and the
+    nodes that continue to compare, [K]; None without a gate.
     """
     if data.mixer.gate is None:
         return data.mixer, None
@@ -292,14 +292,14 @@ def moved_gates(data: Data, group: Tensor, losses: Tensor, lr: float) -> tuple[M
 
 
 def against_alone(mixed: Tensor, alone: Tensor) -> Tensor:
-    """Return log(L / L'), no larger than 3 in size; 2 (L - L') / (|L| + |L'|) of losses that are not both above 0."""
+    """Return log(L / L'), at most 3 in absolute value; 2 (L - L') / (|L| + |L'|) for losses not both above 0."""
     apart = torch.where(mixed == alone, 0, 2 * (mixed - alone) / (mixed.abs() + alone.abs()))
     ratio = (mixed / alone).log().clamp(-LARGEST, LARGEST)
     return torch.where((mixed > 0) & (alone > 0), ratio, apart)
 
 
 def in_sparse(data: Data) -> Tensor | None:
-    """Return which nodes are in a component in which not all hear each other, [K]; None if there are none."""
+    """Return which nodes are in a component in which not all nodes hear each other, [K]; None if there are none."""
     (sender, receiver), part, there = data.edge_index, components(data), ~data.isolated
     size = torch.bincount(part[there], minlength=data.num_nodes)[part]
     heard = torch.zeros_like(data.node_id).index_add_(0, receiver, (sender != receiver).long())

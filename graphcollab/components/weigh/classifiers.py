@@ -1,4 +1,4 @@
-"""Weights by how alike the nodes' classifiers are: pFedSim's, and those that MAPL learns."""
+"""Weights by the similarity of the nodes' classifiers: those of pFedSim, and those that MAPL learns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from graphcollab.nn.functional.projections import project_simplex
 
 
 def check_head(data: Data, part: str) -> int:
-    """Check that a part is one linear layer that nodes have in common; return its number of floats, with the bias."""
+    """Check that a part is one linear layer that all nodes share; return its number of floats, with the bias."""
     width = data.x.part(part).shape[1]
     layout = data.x.specs[0].part_layout(part)
     classes = layout[0][0] if layout and len(layout[0]) == 2 else 0
@@ -42,8 +42,8 @@ def check_head(data: Data, part: str) -> int:
 def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Tensor:
     """Return the cosine of the classifiers (a part) at the two ends of every edge, [E], float64.
 
-    It is 0 where a classifier is zero or not finite. ``per_class`` is the mean over the classes of the cosines of their
-    weight vectors, without the bias; a class whose weights are zero counts as 0.
+    It is 0 if a classifier is zero or not finite. With ``per_class`` it is the mean over the classes of the cosines of
+    their weight vectors, without the bias; a class with zero weights counts as 0.
     """
     rows, edge_index = data.x.part(part), data.edge_index
     if not per_class:
@@ -55,13 +55,13 @@ def head_cosines(data: Data, env: Env, part: str, per_class: bool = False) -> Te
 
 @dataclass(frozen=True)
 class HeadAffinity(Formula):
-    r"""Weights by the similarity of classifiers, which a server compares.
+    r"""Weights by the similarity of classifiers, computed by a server.
 
     .. math::
         s_{ij} = \max\Big(0, \frac1C \sum_c \cos(\phi_{ic}, \phi_{jc})\Big), \qquad s_{ii} = s_{\max}
 
-    with :math:`\phi_{ic}` the weights, without the bias, that node i's classifier has for class c of C. A node that is
-    like nobody, or whose classifier is zero, keeps its own model. Senders that do not serve weigh nothing. See
+    with :math:`\phi_{ic}` the weights, without the bias, of node i's classifier for class c of C. A node that is
+    similar to no other, or whose classifier is zero, keeps its own model. Senders that do not serve have weight 0. See
     `pfedsim`.
 
     Args:
@@ -70,11 +70,11 @@ class HeadAffinity(Formula):
         cap: :math:`s_{\max}`.
 
     Shapes:
-        Writes ``edge_weight`` [E]; every receiver's sum is 1. A node at work (that trains and serves) is charged the
-        P_head floats of its classifier, sent to the server once, unless it is in the part that is mixed.
+        Writes ``edge_weight`` [E]; every receiver's sum is 1. A participating node (that trains and serves) is charged
+        the P_head floats of its classifier, sent to the server once, unless it is in the part that is mixed.
 
     Raises:
-        ValueError: If the classifier is not one linear layer that all nodes have in common, or a node has no self-loop.
+        ValueError: If the classifier is not one linear layer that all nodes share, or a node has no self-loop.
     """
 
     travels: ClassVar[str] = "the classifier, up to the server"
@@ -107,11 +107,11 @@ class HeadAffinity(Formula):
 
 @dataclass(frozen=True)
 class ClassifierSimilarity(Weigher):
-    r"""Learn whom to listen to from the angle between classifiers (collaborative graph learning, CGL).
+    r"""Learn aggregation weights from the angles between classifiers (collaborative graph learning, CGL).
 
     `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024), eq. 6 to
-    9 and algorithm 2. Every node i takes a projected gradient step on its own weights, those of its neighbors and of
-    itself, which are not negative and sum to 1:
+    9 and algorithm 2. Every node i takes a projected gradient step on its own weights, for its neighbors and itself,
+    which are nonnegative and sum to 1:
 
     .. math::
         \ell_i(w_i) &= \mu_1 \sum_j \gamma_j w_{ij} s_{ij} + \mu_2 \big( \beta \lVert w_i \rVert_2
@@ -121,41 +121,41 @@ class ClassifierSimilarity(Weigher):
         w_i \leftarrow \Pi_\Delta (w_i - \eta \nabla \ell_i)
 
     with :math:`s_{ij} = -\cos(\phi_i, \phi_j)` of the classifiers, :math:`s_{ii} = -1`, and the confidence
-    :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbors at the start (our reading;
-    the paper's union is over all clients, the same on a complete graph). The logarithm keeps nodes from isolating
-    themselves, the norm with β spreads the weight.
+    :math:`\gamma_j = |D_j| / |\cup D|` of training samples of the node and its neighbors at the start (our
+    interpretation; the paper's union is over all clients, the same on a complete graph). The logarithm keeps nodes from
+    isolating themselves, and the norm with β spreads the weight.
 
-    A node's own weight ends at zero in all but very small groups, also of a node whose classifier is at right angles to
-    all others; ``own`` keeps some. Others lose all weight only where their cosines are smaller than those of n alike
+    A node's own weight ends at zero in all but very small groups, even if its classifier is orthogonal to all others;
+    ``own`` keeps some of it. Other nodes lose all weight only if their cosines are smaller than those of n similar
     neighbors by :math:`\mu_2 \beta / (\mu_1 \gamma \sqrt n)` or more: see docs/different_models.md. Nodes that do not
-    train keep their weights, and so do senders that do not serve, with what they have of the sum.
+    train keep their weights, and senders that do not serve keep theirs, with their share of the sum.
 
-    The paper leaves η open. Its code takes one step of Adam with step size 0.1, begun afresh every round, which is the
-    sign of the gradient; its cosines are means over the classes, without the bias, divided by the largest one among the
-    neighbors; and the logarithm's gradient is zero, since the degree is a stale number. That is
-    ``ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)``, except
-    where all cosines with neighbors are negative: the code's division turns all signs around; here cosines are divided
-    only where the largest is positive.
+    The paper leaves η open. Its code takes one step of Adam with step size 0.1, reset every round, which is the sign of
+    the gradient; its cosines are means over the classes, without the bias, divided by the largest one among the
+    neighbors; and the logarithm's gradient is zero, since the degree is a stale number. This corresponds to
+    ``ClassifierSimilarity(lr=0.1, rule="sign", similarity="per_class", normalize=True, log_degree=False)``, except if
+    all cosines with neighbors are negative: the code's division then flips all signs, whereas here cosines are divided
+    only if the largest is positive.
 
     Args:
         lr: η.
-        mu1: μ₁, of the similarities.
-        mu2: μ₂, of the regularizer.
-        beta: β, of the norm.
+        mu1: μ₁, the factor of the similarities.
+        mu2: μ₂, the factor of the regularizer.
+        beta: β, the factor of the norm.
         eps: ε.
         steps: Steps a round (the paper's E_g), with the same similarities.
-        rule: ``"gradient"``, or ``"sign"``: its sign, which μ₁ and μ₂ act on only by changing it.
-        similarity: ``"cosine"`` of whole classifiers, ``"per_class"``, or ``"none"``: all others count as alike.
+        rule: ``"gradient"``, or ``"sign"``: its sign, on which μ₁ and μ₂ act only by flipping it.
+        similarity: ``"cosine"`` of whole classifiers, ``"per_class"``, or ``"none"``: all others are equally similar.
         normalize: Divide cosines by the largest one among a node's neighbors.
-        confidence: False: all γ are the same.
-        norm: ``"l2"``, or ``"l1"`` in its place (which is the same for all weights on the simplex).
+        confidence: False: all γ are equal.
+        norm: ``"l2"``, or ``"l1"`` in its place (which is constant on the simplex).
         log_degree: False: leave the logarithm out.
-        own: Least weight that a node keeps for itself, not in the paper.
+        own: Minimum weight that a node keeps for itself, not in the paper.
         head: The classifier: a part of the model that is one linear layer.
 
     Shapes:
         Keeps ``edge_share`` [E], the weights, and ``edge_confidence`` [E], γ of every edge's sender; writes
-        ``edge_weight`` [E]. Every neighbor sends its classifier, charged P_head floats.
+        ``edge_weight`` [E]. Every neighbor sends its classifier and is charged P_head floats.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -202,7 +202,7 @@ class ClassifierSimilarity(Weigher):
         known = env.plane.is_local(receiver)
         fixed = scatter(data.edge_share.double().masked_fill(there | ~known, 0), receiver, dim_size=data.num_nodes)
         moving = (there & known).nonzero().flatten()
-        kept = torch.where(loop & there, self.own, 0.0).double()  # what a node keeps for itself, [E]
+        kept = torch.where(loop & there, self.own, 0.0).double()  # minimum own weight, [E]
         rest = (1 - fixed - scatter(kept, receiver, dim_size=data.num_nodes)).clamp(min=0)
         weight = data.edge_share.double()
         for _ in range(self.steps):
@@ -216,7 +216,7 @@ class ClassifierSimilarity(Weigher):
         return env.plane.charge(data, sender[there & ~loop], data.x.part(self.head).shape[1])
 
     def gradient(self, weight: Tensor, cost: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-        """Return the gradient of every node's loss with respect to its weights, [E]; the cost is μ₁ γ s, [E]."""
+        """Return the gradient of every node's loss with respect to its weights, [E]; ``cost`` is μ₁ γ s, [E]."""
         sender, receiver = edge_index
         out = cost.clone()
         if self.norm == "l2":
@@ -231,7 +231,7 @@ class ClassifierSimilarity(Weigher):
         return out
 
     def _similarities(self, data: Data, env: Env, there: Tensor) -> Tensor:
-        """Return the similarities of the edges, [E], 1 of a node with itself."""
+        """Return the similarities of the edges, [E], 1 on self-loops."""
         sender, receiver = data.edge_index
         loop = sender == receiver
         if self.similarity == "none":

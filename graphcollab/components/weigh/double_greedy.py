@@ -1,4 +1,4 @@
-"""`DoubleGreedy`: a set of neighbors whose average is good on the receiver's own validation data (DPFL)."""
+"""`DoubleGreedy`: a set of neighbors whose average performs well on the receiver's own validation data (DPFL)."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ _ORDER_STREAM, _ADD_STREAM = 140, 141
 
 @dataclass(frozen=True)
 class DoubleGreedy(AllPeers):
-    r"""Choose, by a randomized double greedy search, whom to average with: as many as make the own loss small.
+    r"""Choose the nodes to average with by a randomized double greedy search that minimizes the node's own loss.
 
     With :math:`L_i` the validation loss of node i and
-    :math:`\bar\theta_S = \sum_{j \in S} n_j \theta_j / \sum_{j \in S} n_j`, it looks for a set S of at most B nodes, i
-    itself among them, with a small :math:`L_i(\bar\theta_S)`: from X = {i} and Y = all candidates and i, for every
+    :math:`\bar\theta_S = \sum_{j \in S} n_j \theta_j / \sum_{j \in S} n_j`, it searches for a set S of at most B nodes,
+    including i, with a small :math:`L_i(\bar\theta_S)`: starting from X = {i} and Y = all candidates and i, for every
     candidate z in random order,
 
     .. math::
@@ -42,19 +42,20 @@ class DoubleGreedy(AllPeers):
         b = L_i(\bar\theta_Y) - L_i(\bar\theta_{Y \setminus z}), \quad
         p = \frac{\max(a, 0)}{\max(a, 0) + \max(b, 0)} \quad \text{(1 where both are 0)}
 
-    and z joins X with probability p, or else leaves Y; the search ends when X has B members. With n candidates that
-    takes 2 n + 2 passes over the validation samples. X may end worse than the node alone: where both adding a candidate
-    and leaving it out of Y do harm, it is added. The first set of a node are its candidates from then on. See `dpfl`.
+    and z joins X with probability p, or else leaves Y; the search ends when X has B members. With n candidates this
+    takes 2 n + 2 passes over the validation samples. X may end up worse than the node alone: if adding a candidate and
+    removing it from Y are both harmful, it is added. The first set of a node becomes its candidates from then on. See
+    `dpfl`.
 
     Args:
-        budget: B. It counts the node itself; with 1 nobody is listened to.
-        every: Rounds between two choices; in all others nodes listen to nobody.
+        budget: B. It counts the node itself; with 1 no other node is listened to.
+        every: Rounds between two choices; in all other rounds nodes listen to no other node.
         part: Part of the models that is merged; the exchange's.
         buffers: Whether running statistics are merged, too; the exchange's.
 
     Shapes:
-        Keeps ``edge_pool`` [E], who may be chosen, and ``pooled`` [K], who has chosen once. The mixtures of one step
-        are there at a time, one per node.
+        Keeps ``edge_pool`` [E], the candidates, and ``pooled`` [K], the nodes that have chosen once. The mixtures of
+        one step exist at a time, one per node.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -96,7 +97,7 @@ class DoubleGreedy(AllPeers):
         keys = data.node_id[receiver], data.node_id[sender], data.round
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))
         parts = [self.part, *(["buffers"] if buffers_travel(data.x, self.buffers) else [])]
-        heard = data.serves[sender] | (sender == receiver)  # as everybody knows
+        heard = data.serves[sender] | (sender == receiver)  # known to all processes
         sent = {part: env.plane.halo_exchange(data.x.part(part), data.edge_index[:, heard]) for part in parts}
         some = candidates.nonzero().flatten()
         some = some[by_receiver(receiver[some], order[some])]
@@ -139,9 +140,9 @@ def double_greedy(
 ) -> Tensor:
     """Return which senders, itself included, are in every receiver's set, [E]; see `DoubleGreedy`.
 
-    All receivers search at once. ``losses`` gives every receiver's loss, [K], of sets, masks [E]; ``turn`` [E] says
-    when a candidate is looked at, from 0; it is added where ``uniform`` [E], a random number, is below p. On a device,
-    where to look is to wait, whether all sets are full is seen after quarters of the turns only.
+    All receivers search at once. ``losses`` gives every receiver's loss, [K], for sets given as masks [E]; ``turn`` [E]
+    is the position of a candidate in the search, from 0; it is added if ``uniform`` [E], a random number, is below p.
+    On a device, where a check requires synchronization, full sets are only detected after each quarter of the turns.
     """
     longest = int(turn[candidates].max()) + 1 if bool(candidates.any()) else 0
     loops = edge_index[0] == edge_index[1]

@@ -1,4 +1,4 @@
-"""FOMO's weigher: how much would a step towards another model help on one's own validation data?"""
+"""FedFomo's weigher: the gain of a step towards another model on a node's own validation data."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from graphcollab.components.slots import Weigher
 from graphcollab.engine import Rows
 from graphcollab.nn.functional.by_receiver import receives
 
-BLOCK_NUMBERS = 2**20  # differences that are in memory at a time
-ROUNDING = 8  # so many ε, relatively: what mixing leaves of a distance, and averaging of a difference of losses
+BLOCK_NUMBERS = 2**20  # differences in memory at a time
+ROUNDING = 8  # relative tolerance in ε: the error of mixing in a distance, and of averaging in a difference of losses
 
 
 @dataclass(frozen=True)
 class FirstOrderGain(Weigher):
-    """Weigh models by the fall of the own validation loss per distance on the way to them.
+    """Weigh models by the decrease of the receiver's validation loss per distance to them.
 
-    Gains are from the receiver's model at the round's start (the base) to the senders' after their local update, and to
-    its own for the self-loop. Use it with ``Exchange("x_start", "x", against="x_start")``. Where no model helps, all
-    weights are 0 and the receiver keeps the base; a node that hears nobody else keeps what it has learned (its
-    self-loop weighs 1). See `fomo`.
+    Gains are from the receiver's model at the start of the round (the base) to the senders' models after their local
+    update, and to its own for the self-loop. Use it with ``Exchange("x_start", "x", against="x_start")``. If no model
+    helps, all weights are 0 and the receiver keeps the base; a node that hears no other node keeps its locally trained
+    model (its self-loop has weight 1). See `fomo`.
 
     Args:
         split: Split of the receiver's samples on which losses are computed.
         norm: ``"l2"`` (the paper's), or ``"l1"`` as in the published code.
         part: Part of the model that is exchanged, the exchange's. Losses are of the receiver's own model with that part
-            put in.
-        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, ``"average"`` with the
+            replaced.
+        buffers: The exchange's: ``"keep"`` evaluates with the receiver's own running statistics, ``"average"`` with the
             sender's, which travel then.
 
     Shapes:
-        Reads ``x_start`` and ``x``; writes ``edge_weight`` [E], ``edge_gain`` [E] (g, float64; NaN where a sender does
-        not serve or a receiver does not train) and ``scores``, a `Relation` with g of other nodes' models.
+        Reads ``x_start`` and ``x``; writes ``edge_weight`` [E], ``edge_gain`` [E] (g, float64; NaN if a sender does not
+        serve or a receiver does not train) and ``scores``, a `Relation` with g of other nodes' models.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -82,7 +82,7 @@ class FirstOrderGain(Weigher):
         return env.plane.charge(data, sender[unmixed], width, at=receiver[unmixed])
 
     def gains(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        """Return g_ij for the edges given, [E'], float64."""
+        """Return g_ij for the given edges, [E'], float64."""
         sender, receiver = edge_index
         nodes = env.plane.local(receiver.unique())
         nothing_else = all(spec.columns(self.part) == slice(0, spec.num_columns) for spec in data.x.specs)
@@ -108,11 +108,11 @@ class FirstOrderGain(Weigher):
 
 
 def gain_weights(gain: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:
-    """Return positive gains, normalized per receiver, [E]; the self-loop of a node that hears nobody else weighs 1."""
+    """Return positive gains, normalized per receiver, [E]; 1 on the self-loop of a node that hears no other node."""
     sender, receiver = edge_index
     positive = gain.nan_to_num(0.0).clamp(min=0)
     most = scatter(positive, receiver, dim_size=num_nodes, reduce="max")[receiver]
-    share = torch.where(most > 0, positive / most, 0.0)  # the sum of large ones could overflow
+    share = torch.where(most > 0, positive / most, 0.0)  # the sum of large gains could overflow
     weight = share / scatter(share, receiver, dim_size=num_nodes)[receiver].clamp(min=1)
     hears = receives((sender != receiver) & ~gain.isnan(), receiver, num_nodes)
     return torch.where((sender == receiver) & ~hears[receiver], 1.0, weight)

@@ -1,4 +1,4 @@
-"""Edge weights by a formula: of the graph and of sample counts, or of similarities."""
+"""Edge weights by a formula: from the graph and sample counts, or from similarities."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from graphcollab.nn.functional.projections import project_simplex
 
 @dataclass(frozen=True)
 class Formula(Weigher):
-    """Base of weighers that compute all weights of a round from what they see; a subclass says how."""
+    """Base of weighers that compute all weights of a round by a formula, defined by a subclass."""
 
     @abstractmethod
     def weights(self, data: Data, env: Env) -> Tensor:
@@ -37,7 +37,7 @@ class Formula(Weigher):
 
 @dataclass(frozen=True)
 class NoWeights(Formula):
-    """No edge weighs anything."""
+    """All edges have weight 0."""
 
     origin: ClassVar[Origin] = "fixed"
 
@@ -47,7 +47,7 @@ class NoWeights(Formula):
 
 @dataclass(frozen=True)
 class SampleCounts(Formula):
-    """Weights by sample counts: w_ij = n_j / Σ n over those i hears, with self-loops itself (McMahan et al. 2017)."""
+    """Weights by sample counts: w_ij = n_j / Σ n over i's in-neighbors, with self-loops i too (McMahan et al. 2017)."""
 
     origin: ClassVar[Origin] = "fixed"
 
@@ -58,7 +58,7 @@ class SampleCounts(Formula):
 
 @dataclass(frozen=True)
 class Uniform(Formula):
-    """Equal weights: w_ij = 1 / (number of nodes i hears, itself included where it has a self-loop)."""
+    """Equal weights: w_ij = 1 / (number of nodes that i hears, including itself if it has a self-loop)."""
 
     origin: ClassVar[Origin] = "fixed"
 
@@ -71,8 +71,8 @@ class Uniform(Formula):
 class Metropolis(Formula):
     """Metropolis-Hastings weights: w_ij = 1 / (1 + max(d_i, d_j)), w_ii = 1 − Σ_j w_ij.
 
-    They are symmetric, so rows and columns sum to 1. d counts neighbors without self-loops (Xiao, Boyd, Kim 2007). The
-    graph must be undirected, and should have a self-loop everywhere.
+    The weights are symmetric, so rows and columns sum to 1. d counts neighbors without self-loops (Xiao, Boyd, Kim
+    2007). The graph must be undirected, and every node should have a self-loop.
     """
 
     origin: ClassVar[Origin] = "fixed"
@@ -98,10 +98,10 @@ class Metropolis(Formula):
 
 @dataclass(frozen=True)
 class KeepWeights(Formula):
-    """Edges weigh what they weighed before: the weights an earlier phase has learned, or the graph came with.
+    """Keep the edge weights: those an earlier phase has learned, or those of the given graph.
 
-    Those of a graph (`Graph`) are kept where no other phase comes before. Edges that came without weights, and
-    self-loops that `WithSelfLoops` adds, weigh 0.
+    Weights of a graph (`Graph`) are kept if no other phase comes before. Edges that came without weights, and
+    self-loops that `WithSelfLoops` adds, have weight 0.
     """
 
     origin: ClassVar[Origin] = "kept"
@@ -112,7 +112,7 @@ class KeepWeights(Formula):
 
 
 def require_self_loops(data: Data, env: Env, what: str) -> None:
-    """Check that every node hears itself; else a ``ValueError`` begins with ``what`` needs it."""
+    """Check that every node has a self-loop; ``what`` begins the message of the ``ValueError``."""
     sender, receiver = data.edge_index
     lacking = ~receives(sender == receiver, receiver, data.num_nodes)
     if bool(lacking.any()):
@@ -122,31 +122,31 @@ def require_self_loops(data: Data, env: Env, what: str) -> None:
 
 @dataclass(frozen=True)
 class SimilarityWeights(Formula):
-    r"""Weights in proportion to similarity, or to its exponential, and a weight for the own model.
+    r"""Weights proportional to similarity, or to its exponential, and a weight for the own model.
 
     .. math::
         w_{ij} = \frac{a_{ij}}{a_{ii} + \sum_{l \ne i} a_{il}}, \qquad
         a_{ij} = \max(s_i(j), 0) \quad \text{or} \quad a_{ij} = e^{\tau s_i(j)}
 
-    The own model's may be
+    The own model's weight may be
 
     - ``"most"``: :math:`a_{ii} = \max_l a_{il}`, from *With a Little Help from My Friends: A Comparative Study of
       Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason 2024), eq. 2.11 to 2.13, which calls this
-      FedSim, as Pillutla et al. (2022) do another method (`graphcollab.methods.fedsim`). Ours: a receiver without a
-      self-loop has no share of its own; where all similarities are 0, it keeps its own model if it has a self-loop,
-      else its neighbors weigh the same.
-    - ``"alike"``: that of a peer with similarity 1. By ``"most"`` a node that has met only unlike peers takes half of
-      its model from them; here it keeps its own (ours).
-    - a number: :math:`w_{ii}` itself. The others share the rest; a node that hears nobody keeps its own model.
+      FedSim, the name that Pillutla et al. (2022) use for another method (`graphcollab.methods.fedsim`). Our additions:
+      a receiver without a self-loop has no share of its own; if all similarities are 0, it keeps its own model if it
+      has a self-loop, else its neighbors have equal weights.
+    - ``"alike"``: that of a peer with similarity 1. With ``"most"``, a node that has met only dissimilar peers takes
+      half of its model from them; here it keeps its own (our addition).
+    - a number: :math:`w_{ii}` itself. The others share the rest; a node that hears no other node keeps its own model.
     - ``"rest"``: :math:`w_{ij} = a_{ij}` and :math:`w_{ii} = 1 - \sum_{l \ne i} a_{il}` (with τ,
-      :math:`a_{ij} = e^{\tau (s_i(j) - 1)}`). Where similarities are symmetric, so are the weights, and columns sum to
-      1 too. Where the others' sum is above 1 they are divided by it, and the own model weighs nothing.
+      :math:`a_{ij} = e^{\tau (s_i(j) - 1)}`). If similarities are symmetric, so are the weights, and columns sum to 1
+      too. If the others' sum is above 1, they are divided by it, and the own model has weight 0.
 
     Args:
         own: ``"most"``, ``"alike"``, ``"rest"``, or a weight. The last two need a self-loop at every node.
-        tau: τ, for similarities of at most 1, such as cosines. None: in proportion to similarity itself.
+        tau: τ, for similarities of at most 1, such as cosines. None: proportional to the similarity itself.
         by: ``"score"``: the similarities measured in the round; ``"prior"``: the probabilities with which receivers
-            chose the senders. A peer that was drawn although it is believed to be unlike then changes a model little.
+            chose the senders. A peer that was drawn despite a low believed similarity then changes a model little.
 
     Shapes:
         Reads ``edge_score`` or ``edge_prior`` [E] (self-loops' values are ignored); writes ``edge_weight`` [E].
@@ -190,7 +190,7 @@ class SimilarityWeights(Formula):
             amount = value if self.tau is None else torch.exp(self.tau * (value - 1))
             total = scatter(amount.masked_fill(loop, 0), receiver, dim_size=many)[receiver]
             return torch.where(loop, (1 - total).clamp(min=0), amount / total.clamp(min=1))
-        # Parts of the greatest amount, whose own is 1: then no sum overflows.
+        # Amounts relative to the largest, which becomes 1, so that no sum overflows.
         value = value.masked_fill(loop, 1.0 if self.own == "alike" else torch.finfo(value.dtype).min)
         greatest = scatter(value, receiver, dim_size=many, reduce="max")[receiver]
         if self.tau is None:
@@ -198,7 +198,7 @@ class SimilarityWeights(Formula):
         else:
             amount = torch.exp(self.tau * (value - greatest))
         if self.own == "most":
-            nothing = (greatest == 0) & ~receives(loop, receiver, many)[receiver]  # all that are heard are unlike
+            nothing = (greatest == 0) & ~receives(loop, receiver, many)[receiver]  # all heard nodes are dissimilar
             amount = amount.masked_fill(loop | nothing, 1.0)
         if isinstance(self.own, str):
             return shares(amount, receiver, many)
@@ -239,19 +239,19 @@ class SimilarityWeights(Formula):
 
 @dataclass(frozen=True)
 class SimplexWeights(Formula):
-    r"""The best compromise between listening to those who are alike and to everybody by their data.
+    r"""The best compromise between weights on similar nodes and weights by sample counts.
 
     .. math::
         w_i = \operatorname*{argmin}_{w \ge 0,\, \sum_j w_j = 1} \; -\sum_j w_j s_i(j) + \alpha \sum_j (w_j - p_j)^2
             = \Pi_\Delta \Big( p + \frac{s_i}{2 \alpha} \Big), \qquad s_i(i) = 1
 
-    over the senders i hears in the round, itself included, with :math:`p_j = n_j / \sum_l n_l` of their training
-    samples. The projection is exact. Rows become sparse, and are not symmetric. α → ∞ is weighing by sample counts; at
-    α → 0 all weight is on the most similar, the node itself among them.
+    over the senders that i hears in the round, including itself, with :math:`p_j = n_j / \sum_l n_l` of their training
+    samples. The projection is exact. Rows become sparse, and are not symmetric. α → ∞ gives weights by sample counts;
+    for α → 0 all weight is on the most similar nodes, the node itself among them.
 
     Args:
         alpha: α.
-        snap: Similarities above it count as 1, so that a row jumps where a similarity crosses it; None: none do.
+        snap: Similarities above it count as 1, so a row jumps when a similarity crosses it; None: disabled.
 
     Shapes:
         Reads ``edge_score`` [E], at most 1; every node needs a self-loop.

@@ -1,4 +1,4 @@
-"""CoBo's weigher: do the gradients of two nodes point the same way at the midpoint of their models?"""
+"""CoBo's weigher: weights by the alignment of two nodes' gradients at the midpoint of their models."""
 
 from __future__ import annotations
 
@@ -28,28 +28,28 @@ _PAIR_STREAM, _BATCH_STREAM = 118, 119
 
 @dataclass(frozen=True)
 class GradientAlignment(Weigher):
-    """Listen to those whose gradients agree with one's own halfway between the two models.
+    """Increase the weights of nodes whose gradients agree with the own one halfway between the two models.
 
-    On the box [0, 1] the weights of a pair are equal in both directions, start at 1, and do not sum to anything; those
-    of pairs that were not drawn stay as they are, bit for bit. On the simplex a receiver's weights sum to 1 and start
-    equal: the row of a receiver with a pair drawn is projected as a whole, so weights are not symmetric.
+    On the box [0, 1] the weights of a pair are equal in both directions, start at 1, and are not normalized; those of
+    pairs that were not drawn stay unchanged, bit for bit. On the simplex a receiver's weights sum to 1 and start equal:
+    the row of a receiver with a drawn pair is projected as a whole, so weights are not symmetric.
 
-    A pair is compared if both nodes are at work. Weights of senders that are not there stay as they are, on the simplex
-    with what they have of the row's sum. A pair whose product is not finite keeps its weight. A later phase goes on
-    with the weights of an earlier one. What travels for a pair: the two models (not counted again where the exchange
-    sends them), the gradient of the node with the smaller ``node_id``, and one number back. See `cobo`.
+    A pair is compared if both nodes participate. Weights of absent senders stay unchanged, on the simplex with their
+    share of the row's sum. A pair whose product is not finite keeps its weight. A later phase continues with the
+    weights of an earlier one. For a pair, the traffic is the two models (not counted again if the exchange sends them),
+    the gradient of the node with the smaller ``node_id``, and one number back. See `cobo`.
 
     Args:
-        gamma: γ. The paper does not say; 0.01 is the authors' on the box, 0.05 on the simplex.
+        gamma: γ. The paper gives no value; the authors use 0.01 on the box and 0.05 on the simplex.
         domain: ``"box"`` or ``"simplex"``.
-        sampling: Which pairs are compared in round t, from 1, each with the same probability (section 4.1), of K nodes
-            that have neighbors: ``"constant"``: min(1, 2 / K), in the mean K - 1 pairs among all (the paper says 1/n
-            for an ordered pair; a pair and its reverse are the same comparison); ``"time"``: 1 / t^decay; ``"mixed"``:
+        sampling: Pairs compared in round t, from 1, each with the same probability (section 4.1), of K nodes with
+            neighbors: ``"constant"``: min(1, 2 / K), on average K - 1 pairs among all (the paper states 1/n for an
+            ordered pair; a pair and its reverse are the same comparison); ``"time"``: 1 / t^decay; ``"mixed"``:
             ``"constant"`` in the first rounds, then ``"time"``; ``"all"``: 1, which the paper calls no sampling.
         batch_size: Samples in a batch.
-        start: Weights at first, on the box only. Default: 1.
+        start: Initial weights, on the box only. Default: 1.
         own: On the simplex, whether self-loops take part in the projection, with p = 0, as in the authors' code;
-            otherwise, and on the box, they weigh nothing.
+            otherwise, and on the box, they have weight 0.
         part: Part of the model in which nodes meet at the midpoint, and whose gradients are compared; the rest is each
             node's own.
         switch: Rounds of ``"mixed"`` with the constant probability. The paper's is 0.2 % of all, 80 of its 40,000 (the
@@ -57,12 +57,12 @@ class GradientAlignment(Weigher):
         decay: a of ``"time"`` and ``"mixed"``. Default: ½.
 
     Raises:
-        ValueError: If ``start``, ``switch``, ``decay`` or ``own`` is given where it means nothing.
+        ValueError: If ``start``, ``switch``, ``decay`` or ``own`` is given although it does not apply.
 
     Shapes:
         Reads ``x_start``; keeps ``edge_alignment`` [E], the weights, and ``pairs_compared``, the number of pairs so far
         (two gradients each); writes ``edge_weight`` [E]. Only a chunk's gradients exist at a time. Every allowed edge
-        must have an allowed edge back.
+        must have an allowed reverse edge.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -140,7 +140,7 @@ class GradientAlignment(Weigher):
         if self.domain == "simplex":
             product = env.plane.broadcast(product, pairs[1], pairs[0])
         weight = self._step(data, env, edges, product[pair].to(data.x.dtype))
-        if self.domain == "box":  # an end that knows a product knows what comes of it: all are told the weights
+        if self.domain == "box":  # an end that knows a product knows the resulting weight: weights are published
             knows = receiver.index_copy(0, edges, pairs[1, pair])
             told = env.plane.broadcast(weight, knows)
             weight = data.edge_told = torch.where((told >= 0) & (told <= 1), told, data.edge_alignment)
@@ -149,7 +149,7 @@ class GradientAlignment(Weigher):
         return self._charge(data, env, pairs, edges, pair)
 
     def probability(self, round_: int, num_nodes: int) -> float:
-        """Return the probability of a pair of ``num_nodes`` nodes that have neighbors in a round, counted from 1."""
+        """Return the probability of a pair of ``num_nodes`` nodes with neighbors in a round, counted from 1."""
         if self.sampling == "all":
             return 1.0
         switch = 80 if self.switch is None else self.switch
@@ -158,7 +158,7 @@ class GradientAlignment(Weigher):
         return float(round_) ** -(self.decay or 0.5)
 
     def drawn(self, data: Data, env: Env) -> Tensor:
-        """Return which edges join pairs that were drawn for the round, [E]; an edge and the one back always agree."""
+        """Return which edges connect pairs drawn for the round, [E]; an edge and its reverse always agree."""
         one, other = (data.node_id.index_select(0, ends) for ends in data.edge_index)
         low, high = torch.minimum(one, other), torch.maximum(one, other)
         probability = self.probability(data.round - data.phase_start + 1, int(has_neighbors(data).sum()))
@@ -188,7 +188,7 @@ class GradientAlignment(Weigher):
         return product.masked_fill(~env.plane.is_local(pairs[1]), torch.nan)
 
     def _step(self, data: Data, env: Env, edges: Tensor, product: Tensor) -> Tensor:
-        """Return the weights after the step on some edges, [E]; on the simplex known at receivers alone."""
+        """Return the weights after the step on some edges, [E]; on the simplex known at receivers only."""
         weight, (sender, receiver) = data.edge_alignment, data.edge_index
         moved = weight[edges] + self.gamma * product
         if self.domain == "box":

@@ -1,4 +1,4 @@
-"""Weigh by logits that learn from validation losses, one for every edge: L2C."""
+"""Logits learned from validation losses, one for every edge: L2C."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcollab.components.slots import Weigher, WeighNew
 from graphcollab.engine import AdamW
 from graphcollab.engine.optimizer import RowOptimizer
 
-PART = 2**20  # edges that are worked on at a time
+PART = 2**20  # edges processed at a time
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class LearnedLogits(Weigher):
 
     Args:
         optimizer: Update of the logits. Default: AdamW, lr 0.1, weight decay 0.01. The paper's is Adam, whose coupled
-            decay takes over once validation gradients are small, and makes all weights uniform again.
+            decay dominates once validation gradients are small, and makes all weights uniform again.
         own: ``"largest"`` (default): after every step, a node's own logit is raised to the largest of its row, a
-            deviation: of two nodes that follow each other more than themselves, each follows updates which nothing
-            corrects at its own model, and their models drift apart. ``"softmax"``: the paper's; the own model is one
-            among others.
+            deviation: if two nodes follow each other more than themselves, each follows updates that nothing corrects
+            at its own model, and their models drift apart. ``"softmax"``: the paper's form; the own model is treated
+            like all others.
 
     Shapes:
         Keeps ``edge_logit`` [E] and one ``edge_logit_<slot>`` [E] per slot of the optimizer; writes ``edge_weight``
@@ -68,7 +68,7 @@ class LearnedLogits(Weigher):
         return data
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        """Logits of edges that are not in use, or of nodes at rest, stay as they are."""
+        """Logits of edges that are not in use, or of nodes at rest, stay unchanged."""
         before, data = data, copy.copy(data)
         weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
         serves, everybody = serving(data), edges_in_use(data) is None
@@ -98,7 +98,7 @@ class LearnedLogits(Weigher):
         return data
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
-        """Newcomers learn logits for their edges in as many steps as the nodes' own have taken."""
+        """Newcomers learn logits for their edges in as many steps as the old nodes have taken."""
 
         def weigh(new: Data, env: Env, gradient: Callable[[Tensor], Tensor]) -> Tensor:
             count = data.num_nodes + new.num_nodes
@@ -117,12 +117,12 @@ class LearnedLogits(Weigher):
 
 
 def _parts(edges: Tensor) -> list[slice]:
-    """Cut edges [E] into pieces: what is made of one lies in memory that the C library keeps for the next."""
+    """Cut edges [E] into pieces: the memory of one piece's temporaries is reused for the next by the C library."""
     return [slice(start, start + PART) for start in range(0, len(edges), PART)]
 
 
 def _largest(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return the largest logit of every receiver's edges, [K]; -∞ where there are none."""
+    """Return the largest logit of every receiver's edges, [K]; -∞ if there are none."""
     largest = logit.new_full((count,), -torch.inf)
     for part in _parts(logit):
         largest.scatter_reduce_(0, receiver[part], logit[part], "amax")
@@ -130,7 +130,7 @@ def _largest(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
 
 
 def _softmax(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return the softmax of logits over every receiver's edges, [E], as PyG's, without arrays of all edges between."""
+    """Return the softmax of logits over every receiver's edges, [E], as in PyG, without temporaries of all edges."""
     largest, total, weight = _largest(logit, receiver, count), logit.new_zeros(count), torch.empty_like(logit)
     for part in _parts(logit):
         torch.exp(logit[part] - largest.index_select(0, receiver[part]), out=weight[part])

@@ -1,4 +1,4 @@
-"""The weigher of methods that listen to some more than to others: measure, choose, weigh, and charge."""
+"""The weigher of methods that select peers: measure, choose, weigh, and charge."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from graphcollab.transforms._edges import neighbor_rank, select_edges
 
 @dataclass(frozen=True)
 class AllPeers(Piece):
-    """Choose all that were met."""
+    """Choose all peers that were met."""
 
     purpose: ClassVar[str] = "to choose peers by"
     by_score: ClassVar[bool] = False
     """Whether it chooses by ``edge_score``, similarities that a metric must have measured."""
     judges: ClassVar[bool] = False
-    """Whether it looks at models itself, so that they travel also where there is no metric."""
+    """Whether it reads models itself, so that they travel even without a metric."""
 
     def rests(self, data: Data) -> bool:
-        """Tell whether nobody is to be chosen in the round at hand."""
+        """Return whether no peer is to be chosen in the current round."""
         return False
 
     def looks_at(self, data: Data) -> Tensor | None:
-        """Return along which of the edges in use (``edge_chosen``) models are looked at in the round; None: none."""
+        """Return the edges in use (``edge_chosen``) along which models are read in the round; None: no edges."""
         return data.edge_chosen
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -49,7 +49,7 @@ class AllPeers(Piece):
 
 @dataclass(frozen=True)
 class BestPeers(AllPeers):
-    """So many of the most similar ones; of equally similar ones those with the smaller ``node_id``."""
+    """Choose the ``count`` most similar peers; ties go to the smaller ``node_id``."""
 
     by_score: ClassVar[bool] = True
 
@@ -57,7 +57,7 @@ class BestPeers(AllPeers):
 
     def __call__(self, data: Data, env: Env) -> Data:
         ranked = copy.copy(data)
-        ranked.edge_weight = data.edge_score.nan_to_num(-torch.inf)  # not measured: self-loops, and who does not serve
+        ranked.edge_weight = data.edge_score.nan_to_num(-torch.inf)  # not measured: self-loops, and absent senders
         rank, _ = neighbor_rank(ranked)
         data = copy.copy(data)
         data.edge_chosen = data.edge_chosen & (rank >= 0) & (rank < self.count)
@@ -66,7 +66,7 @@ class BestPeers(AllPeers):
 
 @dataclass(frozen=True)
 class AugmentBags(AllPeers):
-    """In rounds that change the bags of a sampler: sort all by `GMMNeighborAugmentation`, choose from the new bags."""
+    """In rounds that change a sampler's bags: sort all peers by `GMMNeighborAugmentation`, choose from the new bags."""
 
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_member", "per_edge", "which edges lead to peers in the bag", known_to="receiver"),
@@ -95,22 +95,22 @@ class AugmentBags(AllPeers):
 
 @dataclass(frozen=True)
 class PeerWeights(Weigher):
-    """Measure how similar the senders are that a node may hear in the round, choose among them, and weigh the chosen.
+    """Measure the similarity of the senders that a node may hear in the round, choose among them, and weigh the chosen.
 
-    Every model that is looked at has traveled, also if it is not merged then: it is charged to its sender here, the
-    merged ones by the exchange. Senders that do not serve in the round are neither measured nor chosen.
+    Every model that is read has traveled, even if it is then not merged: it is charged to its sender here, merged ones
+    by the exchange. Senders that do not serve in the round are neither measured nor chosen.
 
     Args:
-        metric: What is measured. None: nothing; peers cannot be chosen or weighed by similarity then.
-        choose: Whose models to look at, and whom to merge with: `AllPeers`, `BestPeers`, `AugmentBags`, `DoubleGreedy`.
-        merge: How the chosen and a node's own model are weighed: by `SampleCounts` (FedAvg); or by the similarities of
+        metric: Similarity to measure. None: nothing; peers cannot be chosen or weighed by similarity then.
+        choose: Models to read, and peers to merge with: `AllPeers`, `BestPeers`, `AugmentBags`, `DoubleGreedy`.
+        merge: Weights of the chosen and of a node's own model: by `SampleCounts` (FedAvg); or by the similarities of
             the round, `SimilarityWeights` or `SimplexWeights`.
-        part: Part of the models that is merged; the exchange's. What is measured may be another one.
-        buffers: Whether running statistics are merged, too; the exchange's, and that of a metric that judges by them.
+        part: Part of the models that is merged; the exchange's. The measured part may be another one.
+        buffers: Whether running statistics are merged, too; the exchange's, and that of a metric that depends on them.
 
     Shapes:
-        Writes ``edge_score`` [E] (NaN where nothing was measured), ``edge_chosen`` [E] and ``edge_weight`` [E] (0 where
-        not chosen), and ``scores``, a `Relation` with what was measured in the round.
+        Writes ``edge_score`` [E] (NaN if nothing was measured), ``edge_chosen`` [E] and ``edge_weight`` [E] (0 if not
+        chosen), and ``scores``, a `Relation` with the round's measurements.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (
@@ -169,7 +169,7 @@ class PeerWeights(Weigher):
         return data if looked is None else self._charge(data, env, looked)
 
     def _charge(self, data: Data, env: Env, looked: Tensor) -> Data:
-        # the exchange counts the part of the models that it mixes, along edges that weigh something
+        # the exchange counts the part of the models that it mixes, along edges with nonzero weight
         metric, (sender, receiver) = self.metric, data.edge_index
         scored = self.part if metric is None else metric.part
         mixed = buffers_width(data.x, self.buffers)

@@ -1,6 +1,6 @@
-"""Similarity metrics: one number per edge that says how alike sender and receiver are.
+"""Similarity metrics: one number per edge for the similarity of sender and receiver.
 
-Unless said otherwise they are from *With a Little Help from My Friends: A Comparative Study of Decentralized Deep
+Unless stated otherwise they are from *With a Little Help from My Friends: A Comparative Study of Decentralized Deep
 Learning Strategies* (Hagander & Ihre-Thomason 2024), section 2.4.
 """
 
@@ -23,12 +23,12 @@ from graphcollab.components.env import Env
 from graphcollab.engine import Rows
 from graphcollab.nn.functional.by_receiver import by_receiver
 
-LEAST = 1e-12  # distances and losses below it count as this much, so that their inverses are finite
+LEAST = 1e-12  # lower bound of distances and losses, so that their inverses are finite
 
 
 @dataclass(frozen=True)
 class Similarity(Piece):
-    """Score edges by how similar their ends are; a subclass says how, and what must travel for it.
+    """Score edges by the similarity of their ends; a subclass defines it, and the data that must travel for it.
 
     Shapes:
         Reads the models ``x`` (after the local update), ``x_start`` (before it) and ``x_init``.
@@ -46,7 +46,7 @@ class Similarity(Piece):
 
     @property
     def unbounded(self) -> bool:
-        """Whether similarities may be above 1, which else is that of equal models."""
+        """Whether similarities may be above 1; otherwise 1 is the similarity of equal models."""
         return False
 
     @property
@@ -60,17 +60,17 @@ class Similarity(Piece):
 
     @abstractmethod
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
-        """Return the similarity of sender j to receiver i for every edge j → i given, [2, E'], no self-loops.
+        """Return the similarity of sender j to receiver i for every given edge j → i, [2, E'], without self-loops.
 
-        More is more alike: finite numbers [E'], float64. A model that is not finite has the similarity 0.
+        Larger is more similar: finite numbers [E'], float64. A model that is not finite has similarity 0.
         """
 
     def payload(self, data: Data) -> int:
-        """Return how many floats must travel along an edge to score it, besides the sender's model."""
+        """Return the number of floats that must travel along an edge to score it, besides the sender's model."""
         return 0
 
     def statistics(self, data: Data, stack: int) -> int:
-        """Return how many numbers of running statistics travel with a model of an architecture to score it."""
+        """Return the number of running statistics that travel with a model of an architecture to score it."""
         return 0
 
 
@@ -81,8 +81,8 @@ class CosineWeights(Similarity):
     .. math::
         s_i(j) = s_j(i) = \frac{\langle w_i, w_j \rangle}{\lVert w_i \rVert \lVert w_j \rVert}
 
-    It is 0 for models that are zero. Models that start alike have cosines near 1; the digits that tell them apart are
-    kept, see `edge_cosines`.
+    It is 0 for zero models. Models with the same start have cosines near 1; the digits that distinguish them are
+    preserved, see `edge_cosines`.
     """
 
     part: str = "all"
@@ -100,14 +100,14 @@ class CosineUpdates(Similarity):
         s_i(j) = s_j(i) = \alpha \cos(w_i^t - w_i^{t-1}, w_j^t - w_j^{t-1})
         + (1 - \alpha) \cos(w_i^t - w_i^0, w_j^t - w_j^0)
 
-    with w^{t-1} the models before the last local update; a change that is zero or not finite has the cosine 0. The text
-    calls it the cosine similarity of gradients. Its experiments have α = 1 ("Cos grad"); the authors' code has the
-    second term only whatever α is, so its results are those of ``alpha=0``.
+    with w^{t-1} the models before the last local update; a change that is zero or not finite has cosine 0. The text
+    calls it the cosine similarity of gradients. Its experiments use α = 1 ("Cos grad"); the authors' code has only the
+    second term, whatever α is, so its results are those of ``alpha=0``.
 
-    A node that `EarlyStopping` has stopped has no last update; what led to its best model stands in for it.
+    A node that `EarlyStopping` has stopped has no last update; the update that led to its best model is used instead.
 
     Args:
-        alpha: α, from 0 (the change since the start alone) to 1 (the last update alone).
+        alpha: α, from 0 (only the change since the start) to 1 (only the last update).
         part: Part of the model that is compared; nodes of different architectures must share it.
     """
 
@@ -118,14 +118,14 @@ class CosineUpdates(Similarity):
     part: str = "all"
 
     def payload(self, data: Data) -> int:
-        """A model tells its change since the start, which is common, and not the last one."""
+        """A model reveals its change since the common start, but not the last one."""
         return width(data, self.part) if self.alpha > 0 else 0
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         total = torch.zeros_like(edge_index[0], dtype=torch.float64)
         if self.alpha:
             change = env.plane.change(data.x.part(self.part), data.x_start.part(self.part))
-            if "stopped" in data:  # a node that rests has learned nothing in this round
+            if "stopped" in data:  # a node at rest has learned nothing in this round
                 last = data.best_x.part(self.part) - data.best_start.part(self.part)
                 change = torch.where(beside(env.plane.local_values(data.stopped)[:, None], change), last, change)
             cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
@@ -135,7 +135,7 @@ class CosineUpdates(Similarity):
             if env.plane.alone or len(data.x.specs) > 1:
                 change = env.plane.change(rows, start)
                 cosine = env.plane.cosines(change, change, edge_index, parts_apart(data))
-            else:  # all nodes of a run start from one row, so the models that travel tell how they have changed
+            else:  # all nodes of a run start from one row, so the models that travel reveal their changes
                 cosine = env.plane.cosines(rows, rows, edge_index, parts_apart(data), start[:1])
             total = total + (1 - self.alpha) * cosine.nan_to_num(0.0)
         return total
@@ -143,7 +143,7 @@ class CosineUpdates(Similarity):
 
 @dataclass(frozen=True)
 class DistanceKernel(Similarity):
-    r"""A function of the distance between the models that falls with it: a Gaussian kernel, or the inverse.
+    r"""A decreasing function of the distance between the models: a Gaussian kernel, or the inverse.
 
     .. math::
         s_i(j) = c \, e^{-\lVert w_i - w_j \rVert^2 / \sigma} \qquad \text{or} \qquad
@@ -152,10 +152,10 @@ class DistanceKernel(Similarity):
     The kernel is FedAMP's; the inverse is eq. 2.19.
 
     Args:
-        sigma: σ, in the units of squared distances; ``"median"``: for every receiver the median of its squared
-            distances in the round (of an even number the lower one), so that half of its peers have a similarity of
-            c / e or more, whatever the size of the models; or ``"inverse"``: the inverse distance. One below 10⁻¹²
-            counts as that much.
+        sigma: σ, in units of squared distances; ``"median"``: for every receiver the median of its squared distances in
+            the round (the lower one of an even number), so that half of its peers have a similarity of at least c / e,
+            whatever the size of the models; or ``"inverse"``: the inverse distance. A distance below 10⁻¹² counts
+            as 10⁻¹².
         part: Part of the model that is compared; nodes of different architectures must share it.
         scale: c.
     """
@@ -189,15 +189,15 @@ class InverseLoss(Similarity):
         s_i(j) = \Big( \sum_{(x, y) \in D_i} \ell(x, y; w_j) \Big)^{-1}
 
     It is not symmetric. The model travels to the samples, never the other way. The sum is the text's; the authors' code
-    takes the mean, so temperatures found with it are for ``reduction="mean"``. Losses must not be negative.
+    takes the mean, so temperatures tuned with that code are for ``reduction="mean"``. Losses must not be negative.
 
     Args:
         split: Split of the receiver's samples: ``"train"`` (the paper's) or ``"val"``.
         reduction: ``"sum"`` or ``"mean"`` over samples.
-        eps: Losses below it count as this much, so a loss of 0 has a finite inverse.
-        buffers: The exchange's: ``"keep"`` judges with the receiver's own running statistics, as the mixed model will
-            have, ``"average"`` with the sender's, which travel then. Between several architectures models are judged
-            with their own, and these travel, in any case.
+        eps: Lower bound of losses, so that a loss of 0 has a finite inverse.
+        buffers: The exchange's: ``"keep"`` evaluates with the receiver's own running statistics, as the mixed model
+            will have, ``"average"`` with the sender's, which travel then. With several architectures, models are always
+            evaluated with their own, which travel in any case.
     """
 
     travels: ClassVar[str] = "whole models, along every edge"
@@ -215,7 +215,7 @@ class InverseLoss(Similarity):
         return (self.split,)
 
     def init(self, data: Data, env: Env) -> Data:
-        """Architectures need have nothing in common: models travel to the samples as a whole."""
+        """Accept architectures that have nothing in common: models travel to the samples as a whole."""
         return data
 
     def statistics(self, data: Data, stack: int) -> int:
@@ -248,12 +248,12 @@ class InverseLoss(Similarity):
 
 
 SimilarityLike: TypeAlias = Literal["inverse_loss", "cosine_weights", "cosine_updates", "inverse_distance"] | Similarity
-"""A similarity metric, or the name of one."""
+"""A similarity metric, or its name."""
 
 
 @checked
 def as_similarity(metric: str | Similarity, part: str = "all") -> Similarity:
-    """Return a similarity metric, as it is, or by name with its default settings, of a part (losses: whole models)."""
+    """Return a similarity metric, unchanged or by name with default settings, of a part (losses: whole models)."""
     if isinstance(metric, Similarity):
         return metric
     named: dict[str, Similarity] = {
@@ -272,7 +272,7 @@ def width(data: Data, part: str, stack: int = 0) -> int:
 
 
 def _median(values: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return the lower median of every receiver's values, [K]; 1 where it has none."""
+    """Return the lower median of every receiver's values, [K]; 1 if it has none."""
     order = by_receiver(receiver, values)
     many = torch.bincount(receiver, minlength=count)
     middle = many.cumsum(0) - many + (many - 1).div(2, rounding_mode="floor")

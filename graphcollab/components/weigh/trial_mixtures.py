@@ -1,4 +1,4 @@
-"""`TrialMixtures`, of phase 1 of directed collaboration graphs: mix, fine-tune, compare, and adjust."""
+"""`TrialMixtures`, phase 1 of directed collaboration graphs: mix, fine-tune, compare, and adjust."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ WORST = -1e300  # finite, so that differences are numbers
 
 @dataclass(frozen=True)
 class TrialMixtures(Weigher):
-    r"""Try a mixture with every neighbor's model, and listen more to those that helped.
+    r"""Try a mixture with every neighbor's model, and increase the weights of those that helped.
 
-    Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, at first ½. In every round node i mixes its model with that
-    of j, trains the mixture for some steps on its own data, and compares:
+    Every edge j → i has a number :math:`p_{ij} \in [0, 1]`, initially ½. In every round node i mixes its model with
+    that of j, trains the mixture for some steps on its own data, and compares:
 
     .. math::
         \bar h = (1 - p_{ij}) h_i + p_{ij} h_j, \qquad
@@ -44,25 +44,25 @@ class TrialMixtures(Weigher):
             p_{ij} & \text{they are equal}
         \end{cases}
 
-    clipped to [0, 1]. No model changes. An edge whose p falls below ``minimum`` weighs nothing, and vanishes if the
-    rewiring is ``Threshold(1e-12)``. Every edge tried is charged d floats.
+    clipped to [0, 1]. No model changes. An edge whose p falls below ``minimum`` has weight 0, and vanishes if the
+    rewiring is ``Threshold(1e-12)``. Every tried edge is charged d floats.
 
     .. math::
         \alpha_{ij} = \frac{p_{ij}}{1 + \sum_k p_{ik}}, \qquad \alpha_{ii} = \frac{1}{1 + \sum_k p_{ik}}
 
-    so a neighbor that always helped counts as much as the own model. See `directed`, phase 1.
+    so a neighbor that always helped has the same weight as the own model. See `directed`, phase 1.
 
     Args:
         epochs: Passes over a node's training samples to fine-tune a mixture.
         steps: Number of steps, instead of ``epochs``.
         batch_size: B.
-        optimizer: The update while fine-tuning.
+        optimizer: The update of fine-tuning.
         delta: δ.
-        start: p at first.
-        minimum: An edge with a smaller p weighs nothing. It must not be above ``start``.
-        split: Samples to compare on: ``"val"``, or ``"train"``.
-        fair: Compare with h_i after as many steps more, from the same batches; else with h_i as it is, as the thesis
-            does, which favors the mixture by its fine-tuning.
+        start: Initial p.
+        minimum: An edge with a smaller p has weight 0. It must not be above ``start``.
+        split: Samples for the comparison: ``"val"``, or ``"train"``.
+        fair: Compare with h_i after as many additional steps, on the same batches; otherwise with h_i itself, as in the
+            thesis, which favors the mixture by its fine-tuning.
         part: Part of the model that is mixed; the rest of a mixture is i's.
 
     Shapes:
@@ -121,7 +121,7 @@ class TrialMixtures(Weigher):
         return data
 
     def _compare(self, data: Data, env: Env, sent: Halo, edges: Tensor) -> Tensor:
-        """Return for every edge 1 where the mixture is better, -1 where it is worse, and 0, [e], on the device."""
+        """Return 1 for every edge whose mixture is better, -1 if it is worse, else 0, [e], on the device."""
         sender, receiver = data.edge_index[:, edges]
         nodes, place = receiver.unique(return_inverse=True)
         if self.fair:
@@ -151,7 +151,7 @@ class TrialMixtures(Weigher):
         return out
 
     def _scores(self, engine: Engine, rows: Rows) -> Tensor:
-        """Return accuracies or negative losses, [R], on the device; the lowest there is where they are no numbers."""
+        """Return accuracies or negative losses, [R], on the device; the lowest possible score if NaN or -∞."""
         out = torch.full((len(rows),), WORST, dtype=torch.float64, device=rows.source.device)
         for chunk in engine.predict(rows, self.split):
             classes = not chunk.targets.is_floating_point()
@@ -162,7 +162,7 @@ class TrialMixtures(Weigher):
 
 
 def _only(models: Stacks, stack: int, tensor: Tensor) -> Stacks:
-    """Return stacks in which rows [R, columns] of one architecture are all there is."""
+    """Return stacks that contain only the rows [R, columns] of one architecture."""
     tensors = [tensor if s == stack else t[:0] for s, t in enumerate(models.tensors)]
     rows = torch.arange(len(tensor))
     return Stacks(models.specs, tuple(tensors), tuple(rows if s == stack else rows[:0] for s in range(len(tensors))))
