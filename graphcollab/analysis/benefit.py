@@ -106,7 +106,7 @@ def benefit(
         evaluations: Number of evaluations, at any of which early stopping may end training.
         level: α, the probability of claiming any gain if there is none; at most 0.5.
         limit: Maximum number of sites for which all pairs, and all groups without one site, are tried. With more sites,
-            as many are drawn as that number has.
+            only as many pairs and groups are drawn as ``limit`` sites have.
         seed: Seed of splits, models and batches: split r uses seed + r.
         n_jobs: Number of processes that run splits, each with its share of the CPU threads. Results equal those of one
             process (see `compare`).

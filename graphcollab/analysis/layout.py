@@ -33,8 +33,8 @@ class Layout:
     def of(cls, count: int, limit: int = LIMIT, seed: int = 0) -> Layout:
         """Lay out every site alone, all together, pairs, and all but one.
 
-        With more than ``limit`` sites, so many sites are left out, and pairs are drawn, as many as so many sites have,
-        evenly over sites.
+        With more than ``limit`` sites, only ``limit`` of them are left out, and only as many pairs are drawn as
+        ``limit`` sites have, evenly over sites.
         """
         nodes = torch.arange(count)
         pairs = _pairs(count, limit, seed)

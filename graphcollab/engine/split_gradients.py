@@ -22,7 +22,7 @@ class SplitGradients:
     def of(
         self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None
     ) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P] of models [r, columns], taking ``most`` samples of a node at a time."""
+        """Return losses [r] and gradients [r, P] of models [r, columns], ``most`` samples of a node at a time."""
         objective = self._objective
         if not backend.samplewise or objective.reads.alike:
             return self._by_length(tasks, backend, flat, nodes, split)

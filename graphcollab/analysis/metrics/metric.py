@@ -45,7 +45,7 @@ class Metric:
         outputs: [R, n, ...], the outputs of R rows on n samples each.
         targets: [R, n, ...].
         mask: [R, n], bool. Default: all samples are real.
-        weight: [R, n]. Default: all samples count alike. ``measure`` is given float64.
+        weight: [R, n]. Default: equal weights. ``measure`` receives float64.
         Output: [R], float64.
 
     Example:
