@@ -229,8 +229,10 @@ class Builders:
                 feature.
             standardize_target: Whether to standardize real targets, too. Loss and metric are then in standardized
                 units, and ``preparation.restore`` converts predictions back.
-            preparation: The preparation of other tasks, for new sites or additional rows; nothing is fitted. Of the
-                arguments above, columns may be named if they match the preparation; the others are ignored.
+            preparation: The preparation of other tasks, for new sites or additional rows; nothing is fitted. If given,
+                ``node``, ``target``, ``columns``, ``leave_out`` and ``categorical`` must agree with it. ``categories``
+                is not allowed, and without ``refit``, ``pooled``, ``indicator_above`` and ``standardize_target`` are
+                ignored.
             refit: Whether to fit means and standard deviations anyway and keep only the columns, categories, classes
                 and indicators of ``preparation``. Models then fit other splits, in which a rare category may be absent.
             group: The column of groups, such as patients, or one name per row; see `from_arrays`.

@@ -109,7 +109,7 @@ def of_no_values(name: str, counts: str) -> list[Finding]:
 
 
 def of_new_numbers(name: str, values: np.ndarray, apart: np.ndarray, mean: np.ndarray) -> list[Finding]:
-    """Return the finding that values [n] seem to have another unit than in training; ``apart`` is in deviations."""
+    """Return the finding that values [n] have another unit than in training, ``apart`` in deviations from ``mean``."""
     known = np.sort(apart[~np.isnan(apart)])
     if not len(known):
         return []

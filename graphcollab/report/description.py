@@ -69,7 +69,7 @@ class ColumnValues:
 
 @dataclass(frozen=True)
 class Description:
-    """The contents of a table, as numbers; `print` shows them as text, and `page` as a page.
+    """The contents of a table, as numbers; ``print`` shows them as text, and `page` as a page.
 
     Args:
         source: The file, if it is one.
