@@ -1,4 +1,4 @@
-"""Fair comparisons of methods, and which sites gain by collaborating, by whom, and by how much."""
+"""Fair comparisons of methods, and an analysis of which sites gain by collaborating, with whom, and by how much."""
 
 from typing import TYPE_CHECKING
 

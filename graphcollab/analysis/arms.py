@@ -1,4 +1,4 @@
-"""Ways to train on one split, and their runs: alone, together, in pairs, all but one, and methods."""
+"""Ways to train on one split (arms), and their runs: alone, together, in pairs, all but one, and methods."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ Make = Callable[..., Method | Phases]
 Setting = Mapping[str, Any]
 
 OF_CLASSES = ("cross_entropy", "bce")
-WILD = 10.0  # times what is usual at a site, and at the median site, from which on a validation loss counts as wild
+WILD = 10.0  # a validation loss is wild above this multiple of the usual loss at the site, and at the median site
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What models are tested by: M metrics, the tasks' own first, on H splits, ``"test"`` first."""
+    """M test metrics, the tasks' own first, on H splits, ``"test"`` first."""
 
     metrics: tuple[Metric, ...]
     splits: tuple[str, ...]
 
     @property
     def columns(self) -> list[list[str]]:
-        """Names under which a history has them, [M][H]."""
+        """Column names in a history, [M][H]."""
         own = {("test", self.metrics[0].name): "test_metric"}
         return [
             [own.get((split, metric.name), f"{split}_{metric.name}") for split in self.splits]
@@ -50,7 +50,7 @@ class Measured:
 
     @property
     def callbacks(self) -> list[WatchMetrics]:
-        """New observers that keep what no evaluation keeps by itself."""
+        """New observers that record metrics which evaluations do not record."""
         more, others = self.metrics[1:], self.splits[1:]
         return [*([WatchMetrics(more)] if more else []), *([WatchMetrics(self.metrics, others)] if others else [])]
 
@@ -59,8 +59,9 @@ class Measured:
 class Arm:
     """A way to train on one split: validation ``loss`` [S, T, n] and test ``score`` [M, H, S, T, n] of n nodes.
 
-    S are ``settings``, each the name of a model and a method's settings, and T evaluations. ``constant``, if known, are
-    validation losses [n] and test metrics [M, H, n] of constants. Losses of ``classes`` have one scale at all nodes.
+    S is the number of ``settings``, each the name of a model and a method's settings, and T the number of evaluations.
+    ``constant``, if known, has validation losses [n] and test metrics [M, H, n] of constants. With ``classes``, losses
+    have the same scale at all nodes.
     """
 
     settings: Sequence[tuple[str, Setting]]
@@ -74,12 +75,12 @@ class Arm:
         return self.loss.flatten(0, 1).nan_to_num(torch.inf).median(0).values
 
     def choose(self, usual: Tensor) -> tuple[Tensor, tuple[int, int] | None]:
-        """Return the scores [M, H, n] of the setting and evaluation best on validation samples, and which these are.
+        """Return the scores [M, H, n] at the setting and evaluation with the best validation loss, and this choice.
 
-        The choice is None if constants do better, in the mean of losses, too. One is made for all nodes, as with few
-        validation samples those of single sites are worse: the least mean of losses, of amounts divided by what is
-        usual at the site, or at the median site where that is more, so that sites of other units have the same say.
-        What leaves fewer nodes with wild losses (`WILD`) comes first. ``usual`` [n] is that of training alone.
+        The choice is None if constants do better, also by mean loss. One choice is made for all nodes, since separate
+        choices are worse with few validation samples: the smallest mean loss. For real targets, losses are divided by
+        the usual loss at the site, or at the median site if that is larger, so that sites with other units have the
+        same influence. Choices with fewer wild losses (`WILD`) come first. ``usual`` [n] is that of training alone.
         """
         mean, plain = regret(self.loss, usual, self.classes), self.loss.nan_to_num(torch.inf).mean(-1)  # [S, T]
         s, t = divmod(int(mean.argmin()), mean.shape[1])
@@ -90,22 +91,22 @@ class Arm:
         return self.score[:, :, s, t], (s, t)
 
     def select(self, nodes: Tensor) -> Arm:
-        """Return it with these nodes only."""
+        """Return the arm restricted to the given nodes."""
         return replace(self, loss=self.loss[..., nodes], score=self.score[..., nodes])
 
 
 def regret(loss: Tensor, usual: Tensor, classes: bool) -> Tensor:
-    """Return a mean over nodes that is the smaller the better, [...] of losses [..., n]; see `Arm.choose`."""
+    """Return a mean over nodes of losses [..., n], [...], where smaller is better; see `Arm.choose`."""
     if classes or bool((loss < 0).any()):
         return loss.nan_to_num(torch.inf).mean(-1)
     times = torch.where(loss == 0, 0, loss / torch.maximum(usual, usual.median()))
-    wild = ~(times <= WILD)  # or not finite
+    wild = ~(times <= WILD)  # includes non-finite losses
     return times.nan_to_num(WILD).clamp(max=WILD).mean(-1) + WILD * wild.sum(-1)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Runs of one way to train, with the settings with which no model diverged."""
+    """Runs of one way to train, with the settings for which no model diverged."""
 
     settings: list[tuple[str, Setting]]
     results: list[Result]
@@ -124,12 +125,12 @@ class Runs:
         callbacks: Sequence[Callback] = (),
         **settings: Any,
     ) -> Runs:
-        """Run a method with every model and setting; it is an error if all of them diverge."""
+        """Run a method with every model and setting; raise an error if all of them diverge."""
         done, results = [], []
         failure: NonFiniteLossError | None = None
         for name, point in itertools.product(models, points):
             try:
-                with own_filter("ignore"):  # what runs have to say is kept, and told once
+                with own_filter("ignore"):  # findings of runs are kept and reported once
                     watch = [*callbacks, *measured.callbacks]
                     results.append(run(make(**point), tasks, models[name], graph, callbacks=watch, **settings))
                 done.append((name, point))
@@ -143,16 +144,16 @@ class Runs:
         return cls(done, results, measured)
 
     def table(self, name: str) -> Tensor:
-        """Return what histories have under a name, [S, T, n]."""
+        """Return a column of the histories, [S, T, n]."""
         return torch.stack([one.history.table(name) for one in self.results])
 
     def scores(self, prefix: str = "") -> Tensor:
-        """Return test metrics, [M, H, S, T, n], which histories have under their names behind a prefix."""
+        """Return test metrics, [M, H, S, T, n], from history columns with a prefix."""
         columns = self.measured.columns
         return torch.stack([torch.stack([self.table(prefix + name) for name in some]) for some in columns])
 
     def arm(self) -> Arm:
-        """Return them as an arm, of all nodes."""
+        """Return the runs as an arm over all nodes."""
         classes = self.results[0].tasks.loss in OF_CLASSES
         return Arm(self.settings, self.table("val_loss"), self.scores(), classes=classes)
 
@@ -161,7 +162,7 @@ OUTSIDE = "outside "
 
 
 class Outside(Callback):
-    """Test models of all sites but one at that one, which has had no part in them."""
+    """Test the models trained by all sites but one at the site that was left out."""
 
     def __init__(self, sites: Tensor, models: Tensor, nodes: Tensor, measured: Measured) -> None:
         self.sites, self.models, self.nodes, self.measured = sites, models, nodes, measured

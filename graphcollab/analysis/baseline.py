@@ -1,4 +1,4 @@
-"""What simple tools do on the same splits: constants; scikit-learn's linear models per site, pooled, with the site."""
+"""Baselines on the same splits: constants, and scikit-learn's linear models per site, pooled, and with the site."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ OWN = "sklearn per site on training rows"
 SKLEARN = ("sklearn per site", "sklearn pooled", "sklearn pooled with site", OWN)
 CONSTANT = "constant"
 BASELINES = (CONSTANT, *SKLEARN)
-FOLDS = 5  # of cross-validation, or as many as the rarest class has rows
+FOLDS = 5  # of cross-validation; fewer if the rarest class has fewer rows
 CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
 PENALTIES = np.logspace(-4, 2, 7)
 Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""What a model says of inputs [n, D], as outputs of a network: [n, C] or [n, D']."""
+"""Predictions for inputs [n, D], in the form of a network's outputs: [n, C] or [n, D']."""
 
 
 class Rows(NamedTuple):
-    """Rows as scikit-learn takes them: inputs [n, D], targets [n, ...] and weights [n], ones where there are none."""
+    """Rows as scikit-learn expects them: inputs [n, D], targets [n, ...] and weights [n], ones without weights."""
 
     x: np.ndarray
     targets: Tensor
@@ -44,7 +44,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, tasks: Tasks, node: int, splits: Sequence[str]) -> Rows:
-        """Return a node's rows of some splits, on the CPU."""
+        """Return a node's rows in the given splits, on the CPU."""
         held = [(tasks.pools[tasks.splits[name].pool], tasks.splits[name].of(node)) for name in splits]
         x, y = (torch.cat([getattr(pool, what).cpu()[own] for pool, own in held]) for what in ("inputs", "targets"))
         weights = [torch.ones(len(own)) if pool.weight is None else pool.weight.cpu()[own] for pool, own in held]
@@ -52,17 +52,17 @@ class Rows(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """Put rows one behind the other."""
+        """Concatenate rows."""
         x, targets, weights = zip(*parts, strict=True)
         return cls(np.concatenate(x), torch.cat(targets), torch.cat(weights))
 
     def at(self, site: Sequence[float] | np.ndarray) -> Rows:
-        """Return them with numbers of the site, [K], as further inputs."""
+        """Append the site's encoding, [K], to the inputs."""
         return self._replace(x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
 
 
 def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> None:
-    """Check that simple tools can be fitted on tasks, and that no method is called as their rows are."""
+    """Check that baselines can be fitted to tasks, and that no method has the name of a baseline."""
     if taken := [name for name in BASELINES if name in names]:
         raise ConflictError(f"method {taken[0]!r}", f"a method cannot be called {taken[0]!r}, as a row of baseline=")
     if baseline == CONSTANT:
@@ -87,15 +87,15 @@ def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> Non
 def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[str] = ("test",)) -> dict[str, Tensor]:
     """Return metrics [M, H, K] of scikit-learn's linear models on splits of tasks, by `SKLEARN`.
 
-    Models are fitted to training and validation rows of each site, of all sites, and of all with the site as one-hot
-    inputs, and to each site's training rows alone: logistic regressions of classes, C chosen by cross-validated log
-    loss, or ridge regressions of amounts, or Poisson regressions of counts.
+    Models are fitted to training and validation rows of each site, of all sites, and of all sites with the site as
+    one-hot inputs, and to each site's training rows alone: logistic regression for classes, with C chosen by
+    cross-validated log loss, ridge regression for real targets, or Poisson regression for counts.
     """
     nodes = range(tasks.num_nodes)
     every = {name: [Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
     own = [Rows.of(tasks, k, [name for name in ("train", "val") if name in tasks.splits]) for k in nodes]
     site = np.eye(len(nodes))
-    with own_filter("ignore"):  # what scikit-learn has to say of iterations and few rows
+    with own_filter("ignore"):  # scikit-learn's warnings about iterations and few rows
         pooled = _fit(tasks, Rows.joined(own))
         with_site = _fit(tasks, Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
         each = [_fit(tasks, one) for one in own]
@@ -116,7 +116,7 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
 
 
 def baseline_trials(tasks: Tasks, seed: int, baseline: str) -> list[Trial]:
-    """Return test metrics of simple tools on tasks of a seed as trials of methods called as `BASELINES`."""
+    """Return test metrics of baselines on a seed's tasks, as trials of methods named as in `BASELINES`."""
     metric, sizes, trials = as_metric(tasks.metric), tasks.sizes("test").tolist(), []
     identity: dict[str, Any] = {"tasks": identify_tasks(tasks), "samples": identify_samples(tasks)}
     found = {} if (flat := constants(tasks, [metric], ["test"])) is None else {CONSTANT: flat[1]}
@@ -130,7 +130,7 @@ def baseline_trials(tasks: Tasks, seed: int, baseline: str) -> list[Trial]:
 
 
 def _fit(tasks: Tasks, rows: Rows) -> Fitted:
-    """Return what says of inputs what a network trained by the tasks' loss would say."""
+    """Return a function from inputs to the outputs of a network trained with the tasks' loss."""
     weight = rows.weight.numpy()
     x, y, weight = (some[weight > 0] for some in (rows.x, rows.targets.numpy(), weight))
     if tasks.loss == "mse":
@@ -145,7 +145,7 @@ def _fit(tasks: Tasks, rows: Rows) -> Fitted:
 
 
 def _fit_amounts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
-    from sklearn.linear_model import RidgeCV  # here, since importing it takes long
+    from sklearn.linear_model import RidgeCV  # imported here because it is slow
 
     if len(y) < 3:
         mean = np.average(y, axis=0, weights=weight) if len(y) else np.zeros(y.shape[1])
@@ -155,7 +155,7 @@ def _fit_amounts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
 
 
 def _fit_counts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
-    """Fit logarithms of rates, or their mean where few rows have any events."""
+    """Fit log rates, or their mean if few rows have any events."""
     from sklearn.linear_model import PoissonRegressor
     from sklearn.model_selection import GridSearchCV, KFold
 
@@ -170,11 +170,11 @@ def _fit_counts(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Fitted:
 
 
 def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int) -> Fitted:
-    """Fit probabilities of the classes of two rows or more; of others, and of one alone, they are frequencies."""
+    """Fit class probabilities for classes with at least two rows; use frequencies for other classes and single ones."""
     from sklearn.linear_model import LogisticRegressionCV
     from sklearn.model_selection import StratifiedKFold
 
-    x, y, weight = (some[y >= 0] for some in (x, y, weight))  # losses leave out −100
+    x, y, weight = (some[y >= 0] for some in (x, y, weight))  # losses ignore −100
     y = y.astype(np.int64)
     held = np.bincount(y, weight, classes) / max(weight.sum(), np.finfo(float).tiny)
     share = (len(y) * held + ADDED) / (len(y) + classes * ADDED)
@@ -182,7 +182,7 @@ def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int)
     fit = many > 1
     if fit.sum() < 2:
         return lambda x: np.tile(np.log(share), (len(x), 1))
-    known = fit[y]  # rows come site by site, so that a fold of neighbors would be one of sites
+    known = fit[y]  # rows are ordered by site, so contiguous folds would consist of sites
     folds = StratifiedKFold(min(FOLDS, int(many[fit].min())), shuffle=True, random_state=0)
     model = LogisticRegressionCV(Cs=CS, cv=folds, scoring=_log_likelihood, max_iter=1000)
     model.fit(x[known], y[known], sample_weight=weight[known])
@@ -196,6 +196,6 @@ def _fit_classes(x: np.ndarray, y: np.ndarray, weight: np.ndarray, classes: int)
 
 
 def _log_likelihood(model: Any, x: np.ndarray, y: np.ndarray, sample_weight: np.ndarray | None = None) -> float:
-    """Return what scikit-learn's "neg_log_loss" does, of which most of the time is to check its arguments."""
+    """Return the same as scikit-learn's "neg_log_loss", which spends most of its time validating arguments."""
     p = model.predict_proba(x)[np.arange(len(y)), np.searchsorted(model.classes_, y)]
     return float(np.average(np.log(p.clip(np.finfo(p.dtype).eps)), weights=sample_weight))

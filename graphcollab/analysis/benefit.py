@@ -1,4 +1,4 @@
-"""`benefit`: which sites gain by collaborating, by whom, and by how much."""
+"""`benefit`: estimate which sites gain by collaborating, with whom, and by how much."""
 
 from __future__ import annotations
 
@@ -71,53 +71,55 @@ def benefit(
     progress: bool = False,
     compute: Computing = "cpu",
 ) -> Benefit:
-    """Find out which sites gain by collaborating, by whom, and by how much.
+    """Estimate which sites gain by collaborating, with whom, and by how much.
 
-    On each of several random splits of all sites' samples, by the same local steps, every site trains alone; all train
-    one model together by federated averaging; so do all but one, for each, and every two, for each pair; and every
-    method runs among all. Models, step sizes and numbers of rounds are chosen by validation losses, never by test
-    samples, on every split and for each of these ways by itself, local training as well, in one choice for all sites
-    that gives each the same say; the mean of the targets (judged by log loss and Brier score alone, the frequencies of
-    classes) counts where no model does better.
+    On each of several random splits of all sites' samples, `benefit` compares ways to train with equal local steps:
+    every site alone; all sites together by federated averaging; all sites but one, for each site; every pair of sites;
+    and every method among all sites. Models, learning rates and numbers of rounds are chosen by validation loss, never
+    by test samples, separately for every split and every way to train, including local training. Each choice is made
+    once for all sites, and all sites have the same weight in it. If no model does better, a constant takes its place:
+    the mean of the targets, or, if only log loss and Brier score are used as metrics, the class frequencies.
 
-    Gains are differences to training alone on the same split, corrected for samples that splits share and for the many
-    comparisons (`Benefit`). Data need not be put together: of several processes each may have the samples of some sites
-    (`graphcollab.sites.tasks_of_site`); models, and what is reported of each site, then reach all of them.
+    Gains are differences from training alone on the same split, corrected for samples that splits share and for
+    multiple testing (`Benefit`). Data need not be pooled: each of several processes may hold the samples of some sites
+    (`graphcollab.sites.tasks_of_site`); models and the reported results of each site then reach all processes.
 
     Args:
-        tasks: Tasks, whose samples are dealt anew for every split (`resplit`), those of one group together; or a
-            function from a seed to tasks, such as one that draws a split, and standardizes by its training samples.
-            Tasks for which it was said which samples are for testing are not dealt anew, nor are those of which some
-            samples are in other processes: give a function.
-        model: See `run`; a function is initialized anew on every split. A function that takes an argument is given the
-            split's tasks, for inputs whose number depends on them. Of several models by name, such as a linear one and
-            one with a hidden layer, the best is chosen.
-        methods: Methods to try beside averaging, by name: functions that take ``lr``, ``epochs`` and ``batch_size``.
-            Their other settings are their own defaults. Default: ``{"meta_l2c": meta_l2c}``.
-        grids: For every method the values to try of further settings, as in `compare`, such as
-            ``{"partial_pooling": {"shrink": [0, 10]}}``, of which the best is chosen.
-        metrics: Metrics beside the tasks' own to judge the same models by (names, ``Metric`` or functions). Each has a
-            `Benefit` of its own in ``also``, and of M metrics in all each is judged at an M-th of the level.
-        repeats: R, splits.
+        tasks: Tasks, whose samples are split again for every repeat (`resplit`), with groups kept together; or a
+            function from a seed to tasks, for example one that draws a split and standardizes by its training samples.
+            A function is required if test samples were given explicitly and samples have no groups, or if some samples
+            are in other processes.
+        model: See `run`; a function is initialized anew on every split. A function with an argument receives the
+            split's tasks, for models whose input size depends on them. Of several models by name, such as a linear one
+            and one with a hidden layer, the best is chosen.
+        methods: Methods to try in addition to averaging, by name: functions that accept ``lr``, ``epochs`` and
+            ``batch_size``. Their other settings keep their defaults. Default: ``{"meta_l2c": meta_l2c}``.
+        grids: Values to try for additional settings of every method, as in `compare`, such as
+            ``{"partial_pooling": {"shrink": [0, 10]}}``. The best values are chosen.
+        metrics: Metrics in addition to the tasks' own for evaluating the same models (names, ``Metric`` or functions).
+            Each has its own `Benefit` in ``also``. With M metrics in all, each is tested at 1/M of the level.
+        repeats: R, number of splits.
         rounds: Rounds on every split.
-        epochs: Passes over a site's samples a round.
+        epochs: Passes over a site's samples per round.
         batch_size: Samples per step.
-        lrs: Step sizes to choose from.
-        evaluations: How often models are evaluated, and training may so be stopped.
-        level: α, the chance with which any gain may be claimed where there is none; at most 0.5.
-        limit: Sites up to which all pairs, and all left-out sites, are tried; of more, as many are drawn.
-        seed: Seed of splits, models and batches: split r has seed + r.
-        n_jobs: Processes to play splits in, each of them with its share of the CPU threads. Results are those of one
+        lrs: Learning rates to choose from.
+        evaluations: Number of evaluations, at any of which early stopping may end training.
+        level: α, the probability of claiming any gain if there is none; at most 0.5.
+        limit: Maximum number of sites for which all pairs, and all groups without one site, are tried. With more sites,
+            only as many pairs and groups are drawn as ``limit`` sites have.
+        seed: Seed of splits, models and batches: split r uses seed + r.
+        n_jobs: Number of processes that run splits, each with its share of the CPU threads. Results equal those of one
             process (see `compare`).
-        baseline: ``"sklearn"``: show beside the answer what scikit-learn's linear models reach on the same test rows,
-            one per site, one of all sites' rows, and one of these with the site as input. They are fitted to training
-            and validation rows, and nothing is claimed of them. All samples must be in one process.
+        baseline: ``"sklearn"``: also report scikit-learn's linear models on the same test rows: one per site, one on
+            the pooled rows, and one on the pooled rows with the site as input. They are fitted to training and
+            validation rows, and no claims are made about them. All samples must be in one process.
         progress: Show a progress bar.
         compute: A device, such as ``"cuda"``, or `graphcollab.train.Compute`, as in `run`.
 
     Raises:
-        ValueError: If there are fewer than two sites, sites differ between splits, a site has no samples to choose or
-            to test on, a method does not take the settings above, or it was said which samples are for testing.
+        ValueError: If there are fewer than two sites, sites differ between splits, a site has no validation or test
+            samples, a method does not accept the settings above, or test samples were given explicitly and samples
+            have no groups.
 
     Example:
         >>> x = torch.randn(90, 2)
@@ -161,7 +163,7 @@ def benefit(
     for metric in every:
         refuse_metric(metric, dealt[0])
     more_tests = any(bool((split.sizes("test") > split.sizes("train")).any()) for split in dealt)
-    if more_tests:  # how far differences come from test samples is then measured
+    if more_tests:  # estimate the variance due to test samples
         dealt = [halve_tests(split, seed + r) for r, split in enumerate(dealt)]
     measured = Measured(every, ("test", *(HALVES if more_tests else ())))
     settings = {"rounds": rounds, "evaluate_every": max(1, rounds // evaluations), "compute": compute}
@@ -265,7 +267,7 @@ def _mean(counts: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def _deviations(dealt: Sequence[Tasks]) -> tuple[str, list[float]] | None:
-    """Return the name of a target that was standardized by one deviation for all sites, and that of every split."""
+    """Return the name of a target standardized by one deviation for all sites, and its deviation on every split."""
     told = [tasks.preparation for tasks in dealt if tasks.preparation is not None and not tasks.preparation.sites]
     known = [one.target for one in told if one.target.categories is None]
     if len(known) < len(dealt) or all(aim.deviation == (1.0,) for aim in known):
@@ -276,13 +278,13 @@ def _deviations(dealt: Sequence[Tasks]) -> tuple[str, list[float]] | None:
 def _benefit(
     dealt: Sequence[Tasks], experiment: Experiment, played: Sequence[Played], work: str, level: float, m: int
 ) -> Benefit:
-    """Put what was kept of all splits together, of the m-th metric."""
+    """Combine the results of all splits for the m-th metric."""
     count, layout, metric = dealt[0].num_nodes, experiment.layout, experiment.measured.metrics[m]
     aim, power = _deviations(dealt), METRICS[metric.name].unit if metric.name in METRICS else 0
     units = torch.tensor([1.0] * len(played) if aim is None else aim[1], dtype=torch.float64) ** power  # [R]
 
     def table(name: str, nodes: Tensor) -> Tensor:
-        """Return an arm's scores where they belong among ``nodes``, [R, H, ...]."""
+        """Return an arm's scores at the positions given by ``nodes``, [R, H, ...]."""
         found = torch.full((len(played), len(experiment.measured.splits), *nodes.shape), torch.nan, dtype=torch.float64)
         if name in played[0].scores and bool((nodes >= 0).any()):
             own = torch.stack([one.scores[name][m] for one in played]).double()

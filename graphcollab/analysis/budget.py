@@ -1,4 +1,4 @@
-"""How many rounds every method of a comparison plays, so that all do the same work."""
+"""The number of rounds of every method in a comparison, such that all do the same work."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 
-ROUNDS = 100  # how many rounds are played where nothing is said
-_MOST = 2**40  # rounds, after which a method that has taken no step takes none
+ROUNDS = 100  # default number of rounds
+_MOST = 2**40  # a method without any step after so many rounds never takes one
 
 Budget: TypeAlias = Annotated[
     Literal["steps", "rounds"] | Count | Mapping[str, Count],
@@ -26,7 +26,7 @@ Budget: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class Spending:
-    """How many rounds a method plays, and after how many it is evaluated each time."""
+    """The number of rounds of a method, and the rounds between its evaluations."""
 
     rounds: int
     evaluate_every: int
@@ -35,7 +35,7 @@ class Spending:
 def spend(
     made: Sequence[tuple[str, Method | Phases]], tasks: Tasks, budget: Budget, rounds: int, evaluate_every: int
 ) -> list[Spending]:
-    """Return what every method is to spend, in the order of ``made``; a ValueError if the budget cannot be kept."""
+    """Return the spending of every method, in the order of ``made``; a ValueError if the budget cannot be met."""
     if not isinstance(budget, str) and rounds != ROUNDS:
         what = "rounds per method" if isinstance(budget, Mapping) else "local steps per node"
         raise ConflictError(
@@ -59,7 +59,7 @@ def spend(
             )
     work = max(_work(method, sizes, rounds) for _, method in made) if budget == "steps" else float(budget)
     many = [_rounds_of(name, method, sizes, work) for name, method in made]
-    # methods are evaluated equally often, after the same work: `evaluate_every` counts rounds of the costliest
+    # methods are evaluated equally often, after the same work: `evaluate_every` counts rounds of the costliest one
     return [Spending(one, max(round(evaluate_every * one / min(many)), 1)) for one in many]
 
 
@@ -68,7 +68,7 @@ def _work(method: Method | Phases, sizes: Tensor, rounds: int) -> float:
 
 
 def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -> int:
-    """Return in how many rounds a node takes the nearest to so many local steps; a ValueError if in none."""
+    """Return the number of rounds that comes nearest to a number of local steps per node; a ValueError if none does."""
     if (one := _work(method, sizes, 1)) > 2 * work:
         raise TooFewError(
             "budget",

@@ -1,4 +1,4 @@
-"""Probabilities that mean what they say, and a threshold between two classes: both fitted to validation samples."""
+"""Calibrated probabilities, and a decision threshold between two classes, both fitted to validation samples."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 from torch.nn import functional
 
-MOST = 20.0  # a temperature; the least is its inverse
+MOST = 20.0  # maximum temperature; the minimum is its inverse
 
 
 def fit_temperature(outputs: Tensor, targets: Tensor) -> float:
-    """Return by what to divide logits such that their mean log loss is least, from 1/20 to 20.
+    """Return the divisor of the logits that minimizes the mean log loss, from 1/20 to 20.
 
     `On Calibration of Modern Neural Networks (Guo et al., ICML 2017) <https://arxiv.org/abs/1706.04599>`_.
 
@@ -29,13 +29,13 @@ def fit_temperature(outputs: Tensor, targets: Tensor) -> float:
 
 
 def balanced_threshold(probability: Tensor, truth: Tensor) -> float:
-    """Return above which probability to predict a class such that sensitivity + specificity is greatest.
+    """Return the probability threshold for predicting a class that maximizes sensitivity + specificity.
 
-    It lies halfway between two neighboring probabilities; of equally good ones the nearest to a half is taken.
+    It lies halfway between two neighboring probabilities; ties go to the threshold nearest to 0.5.
 
     Args:
-        probability: That of the second of two classes [n].
-        truth: Whether a sample is of it, bool [n].
+        probability: Probability of the second of two classes, [n].
+        truth: Whether a sample belongs to it, bool [n].
     """
     ordered, order = probability.double().sort()
     hit = truth[order]

@@ -1,4 +1,4 @@
-"""`compare`: methods on the same tasks, each tuned alike on validation data, with paired statistics."""
+"""`compare`: methods on the same tasks, each tuned in the same way on validation data, with paired statistics."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from graphcollab.train.run import run
 from graphcollab.train.settings import Checkpoint
 from graphcollab.train.start import Models, candidates, require_alike, tasks_of
 
-NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison gives itself
+NOT_PASSED = ("method", "graph", "seed")  # arguments of `run` that a comparison sets itself
 
 Methods = Annotated[
     Mapping[str, Callable[..., Method | Phases]],
@@ -61,60 +61,61 @@ def compare(
     progress: bool = False,
     **settings: Any,
 ) -> Comparison:
-    """Run every method with every setting of its grid on every seed, and choose settings on validation data alike.
+    """Run every method with every setting of its grid on every seed, and choose settings on validation data.
 
-    All do the same work: rounds are counted such that nodes take equally many local steps (``budget``). On every seed
-    all methods see the same tasks and initial models, so differences are paired. The setting of a method is that with
-    the best mean validation metric over seeds, of equals the first in the grid; test data play no part in the choice.
+    All methods do the same work: rounds are set so that nodes take equally many local steps (``budget``). On every seed
+    all methods get the same tasks and initial models, so differences are paired. The chosen setting of a method has the
+    best mean validation metric over seeds; ties go to the first in the grid. Test data do not influence the choice.
 
-    A trial that fails (a loss or prediction is not finite, or anything else goes wrong) counts as the worst: a setting
-    is never chosen over one with fewer failures, nor, where diverged nodes are isolated, over one with as many failures
-    and fewer isolated nodes. It is shown as failed in tables, and the first of a kind of error is warned of at once;
-    others go on. What runs find (`Finding`) is warned of at the end, once for a method, and once for all of them
-    where models have diverged. Raised are an error before anything is finished, unless a model diverged, and at any
-    time one of the machine (a full disk, used-up memory, a lost process or site), which says nothing of a setting.
+    A trial that fails (a loss or prediction is not finite, or any other error) counts as the worst: a setting is never
+    chosen over one with fewer failures, nor, if diverged nodes are isolated, over one with as many failures and fewer
+    isolated nodes. Tables show it as failed, and a warning is issued at once for the first error of each kind; the
+    other trials continue. Problems found in runs (`Finding`) are reported as warnings at the end, once per method, and
+    once for all methods if models diverged. An error is raised if it occurs before any trial has finished, unless a
+    model diverged, and at any time if the machine fails (a full disk, exhausted memory, a lost process or site), which
+    says nothing about a setting.
 
     Args:
         methods: Functions that make a method from keyword settings, by name, such as ``graphcollab.methods.l2c``.
         tasks: Function from a seed to tasks.
-        model: See `run`; a function is initialized anew from every seed. A function of tasks is given those of the
-            seed, for inputs whose number depends on them. Several by name are tried like a setting ``"model"`` of every
-            method's grid, the first one of the grid.
+        model: See `run`; a function is initialized anew from every seed. A function of tasks receives those of the
+            seed, for models whose input size depends on them. Several models by name are tried like a setting
+            ``"model"`` of every method's grid, the first setting of the grid.
         seeds: Seeds of partition and training.
-        grids: For every method the values to try of every setting; the grid ``"*"`` is added to all of them.
-        rounds: Rounds of the method that takes the most local steps in one. The others play as many as make the same
+        grids: Values to try for every setting, by method; the grid ``"*"`` is added to all of them.
+        rounds: Rounds of the method with the most local steps per round. The others run as many rounds as give the same
             number of local steps per node, counted on the first seed's tasks.
-        budget: ``"steps"``, as above; ``"rounds"``: all play the same number of rounds, whatever they do in them; a
-            number of local steps per node; or rounds by the names of the methods. Tables say what was spent. Training
-            beside the local steps (of personal models or references, see ``Trial.models``; to judge a model or to weigh
-            another) is not evened out.
-        evaluate_every: Rounds between evaluations, of the method with the most steps; the others are evaluated as
-            often, after the same work. With rounds as budget, those of every method.
+        budget: ``"steps"``, as above; ``"rounds"``: all methods run the same number of rounds, whatever the work; a
+            number of local steps per node; or rounds by method name. Tables state the resources used. Training outside
+            the local steps (of personal models or references, see ``Trial.models``; to evaluate a model or to compute
+            weights) is not equalized.
+        evaluate_every: Rounds between evaluations of the method with the most steps; the others are evaluated equally
+            often, after the same work. If the budget is in rounds, it applies to every method.
         graphs: Allowed edges per method. Default: all pairs.
-        n_jobs: Processes to play seeds in, each of them with its share of the CPU threads. Results are those of one
-            process, bit for bit where the number of threads is the same (``num_threads`` of each; models without
-            convolutions and of ordinary size take one). What callbacks keep of their own stays in their process.
-        baseline: ``"constant"``: show and pair, as if it were a method, what each node's training targets say by
-            themselves, their mean or class frequencies, on the same test samples. ``"sklearn"``: scikit-learn's linear
-            models as well, one per node, one of all nodes' samples, and one of these with the node as input. They are
-            fitted to training and validation samples, which must all be in one process. None of these have trials.
-        on_trial: Called in this process after every trial with it, its result (None if it failed), its number and how
-            many there are.
+        n_jobs: Number of processes that run seeds, each with its share of the CPU threads. Results equal those of one
+            process, bit for bit if the number of threads is the same (``num_threads`` of each; models without
+            convolutions and of ordinary size use one). State that callbacks keep stays in their process.
+        baseline: ``"constant"``: report and pair, like a method, a constant predictor per node, the mean or class
+            frequencies of its training targets, on the same test samples. ``"sklearn"``: also scikit-learn's linear
+            models, one per node, one on all nodes' samples, and one on these with the node as input. They are fitted to
+            training and validation samples, which must all be in one process. Baselines have no trials.
+        on_trial: Called in this process after every trial with the trial, its result (None if it failed), its number
+            and the total number.
         progress: Show progress bars.
-        settings: Passed to `run`. A ``checkpoint`` folder gets one folder per trial, so a comparison that was stopped
-            goes on where it was.
+        settings: Passed to `run`. A ``checkpoint`` folder gets one subfolder per trial, so that a stopped comparison
+            can resume.
 
     Raises:
-        ValueError: If a grid names no method or has nothing to try, seeds are missing or double, or there are no test
-            data to compare on or no validation data to choose on or for a method that needs them, inputs of tables
-            differ between seeds and the model is no function of tasks, or the budget cannot be kept.
-        TypeError: If a method does not take a setting of its grid.
-        NonFiniteLossError: If all trials of all methods fail, the first error.
-        InUseError: If another run is under way in a trial's folder; what is finished is in the others.
-        OtherRunError: If a trial's folder is of another run.
-        OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint`` the comparison, repeated, goes
-            on where it was.
-        KeyboardInterrupt: At Ctrl-C: after the round, or with several ``n_jobs`` at once.
+        ValueError: If a grid names no method or has no values, seeds are missing or duplicate, there are no test data
+            for the comparison or no validation data for the choice or for a method that needs them, inputs of tables
+            differ between seeds and the model is not a function of tasks, or the budget cannot be met.
+        TypeError: If a method does not accept a setting of its grid.
+        NonFiniteLossError: If all trials of all methods fail; the first error.
+        InUseError: If another run is using a trial's folder; finished trials are in the other folders.
+        OtherRunError: If a trial's folder belongs to another run.
+        OSError, MemoryError, RuntimeError: If the machine fails; with a ``checkpoint``, repeating the call resumes the
+            comparison.
+        KeyboardInterrupt: On Ctrl-C: after the round, or immediately with several ``n_jobs``.
     """
     own, played = inspect.signature(compare).parameters, inspect.signature(run).parameters
     takes = {**own, **played}.keys() - {"settings", *NOT_PASSED}
@@ -137,12 +138,12 @@ def compare(
     drawn = game.draw(seeds[0])
     simple: list[Trial] = []
     for seed in seeds if baseline is not None else ():
-        with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
+        with own_filter("ignore", code="quality", subject="metric"):  # reported for the first seed
             given = drawn if seed == seeds[0] else tasks_of(tasks, seed)
         require_baseline(given, methods, str(baseline))
         simple += baseline_trials(given, seed, str(baseline))
-    if drawn.preparation is not None:  # tables are drawn soon, and their categories differ
-        with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
+    if drawn.preparation is not None:  # tables are fast to draw, and their categories differ
+        with own_filter("ignore", code="quality", subject="metric"):  # reported for the first seed
             others = {f"seed {seed}": tasks_of(tasks, seed) for seed in seeds[1:]}
         for one in models.values():
             require_alike(one, {f"seed {seeds[0]}": drawn, **others})
@@ -162,7 +163,7 @@ def compare(
                 )
                 if not kept and not isinstance(error, ArithmeticError):
                     raise error
-                if type(error) not in failures:  # the next ones of its kind are shown in tables
+                if type(error) not in failures:  # later ones of the same kind appear only in tables
                     _warn_of_failure(trial, error)
                 failures.setdefault(type(error), error)
             elif result is not None:
@@ -200,21 +201,21 @@ def _warn_of_failure(trial: Trial, error: Exception) -> None:
 def _check(
     methods: Mapping[str, Any], grids: Grids, graphs: Mapping[str, Any], seeds: list[int]
 ) -> dict[str, list[Point]]:
-    """Check the arguments of `compare`; return every method's settings."""
+    """Check the arguments of `compare` and return every method's settings."""
     require_methods("graphs", graphs, methods)
     if not methods:
         raise EmptyError("methods", "methods must name one method or more, such as {'l2c': methods.l2c}, got none")
     if not seeds or len(set(seeds)) < len(seeds):
         raise InvalidValueError("seeds", f"seeds must be one or more, all different, such as range(5), got {seeds}")
-    return points_of(methods, grids)  # what is wrong with a setting is found before tasks are drawn
+    return points_of(methods, grids)  # find invalid settings before tasks are drawn
 
 
 def _choose(trials: list[Trial], points: list[dict[str, Any]], higher: bool) -> list[Trial]:
-    """Return the trials, one per seed, with the setting that is best on validation data."""
+    """Return the trials, one per seed, with the best setting on validation data."""
     sign = 1 if higher else -1
 
     def score(point: Mapping[str, Any]) -> tuple[int, int, float]:
-        """Return how good a setting is: few failures come first, then few nodes that were left behind."""
+        """Return the sort key of a setting: few failures first, then few isolated nodes, then the metric."""
         judged = [t for t in trials if t.setting == point]
         known = [sign * t.validation for t in judged if not math.isnan(t.validation)]
         mean = sum(known) / len(known) if known else -math.inf
@@ -225,7 +226,7 @@ def _choose(trials: list[Trial], points: list[dict[str, Any]], higher: bool) -> 
 
 
 def _warn_once(trials: Iterable[Trial]) -> None:
-    """Warn of every kind of finding once for a method, and once for all methods of models that have diverged."""
+    """Warn of every kind of finding once per method, and of diverged models once for all methods."""
     found: dict[tuple[str, str], list[tuple[Trial, Finding]]] = {}
     for trial in trials:
         for finding in trial.findings:

@@ -1,4 +1,4 @@
-"""What `compare` returns: trials side by side, with paired statistics."""
+"""`Comparison`, the result of `compare`: trials side by side, with paired statistics."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ from graphcollab.train.result import Result
 
 @dataclass(frozen=True)
 class Comparison:
-    """All trials, and of every method those with the setting chosen on validation data.
+    """All trials, and for every method the trials with the setting chosen on validation data.
 
     Args:
-        trials: Every trial that was run.
-        chosen: For every method its trials with the chosen setting, one per seed.
-        higher_is_better: Whether a larger metric is better.
-        results: The result of every method with its chosen setting, of the last seed on which it did not fail; a
-            method that failed on all of them is not among them.
+        trials: All trials.
+        chosen: Trials with the chosen setting by method, one per seed.
+        higher_is_better: Whether higher values of the metric are better.
+        results: Result of every method with its chosen setting, from the last seed on which it did not fail; methods
+            that failed on all seeds are omitted.
         metric: Name of the metric.
-        again: What plays every method's chosen setting on other tasks (`final`); it is lost when pickled.
+        again: Functions that run every method's chosen setting on other tasks (`final`); dropped by pickling.
     """
 
     trials: Sequence[Trial]
@@ -55,11 +55,11 @@ class Comparison:
 
     @classmethod
     def join(cls, parts: Sequence[Comparison]) -> Comparison:
-        """Put comparisons side by side: of different methods on the same seeds, or of the same ones on different seeds.
+        """Combine comparisons of different methods on the same seeds, or of the same methods on different seeds.
 
-        Metrics and, on a seed, tasks must be the same. Each was given the budget, the model and the grids of its own
-        call: a line below tables says so where these were not alike, and a ``budget`` that is a number of local steps
-        is the same in all calls.
+        Metrics and, on each seed, tasks must be the same. Each comparison used the budget, model and grids of its own
+        call: a note below tables states where these differ. A ``budget`` given as a number of local steps is the same
+        in all calls.
         """
         metrics = sorted({part.metric for part in parts})
         if len(metrics) != 1:
@@ -78,11 +78,11 @@ class Comparison:
 
     @property
     def share(self) -> bool:
-        """Whether the metric is a share, which tables show in percent."""
+        """Whether the metric is a proportion, which tables show in percent."""
         return self.metric in SHARES
 
     def better(self, column: str) -> bool:
-        """Tell whether a larger value of a column is a better one."""
+        """Return whether higher values of a column are better."""
         return self.higher_is_better and column in METRIC_COLUMNS and column != "std"
 
     def values(self, method: str, column: str = "mean") -> list[float]:
@@ -90,7 +90,7 @@ class Comparison:
         return [trial.summary[column] for trial in self.chosen[method]]
 
     def correction(self, over: Over = None) -> tuple[float, str]:
-        """Return by what ratio `paired` corrects intervals, 0 where it does not, and what is to be said of it."""
+        """Return the ratio by which `paired` corrects intervals, 0 without correction, and an explanation."""
         trials = next(iter(self.chosen.values()))
         return correction([(trial.tasks, trial.samples) for trial in trials], over)
 
@@ -99,22 +99,22 @@ class Comparison:
     ) -> PairedDifference:
         """Return the paired difference of two methods over seeds, with its confidence interval.
 
-        Seeds that deal out the same samples are not independent: an ordinary t-test finds differences that are not
-        there. So variances are corrected by the test samples per training sample
-        (`corrected_differences`) where every node has the same samples on all seeds, as with
-        resplits; where seeds divide them among nodes anew, by that times the share of the samples that a seed uses
-        (ours: the paper is about resplits). A method that failed on a seed is refused: the others would be those on
-        which it happened to work.
+        Seeds that split the same samples are not independent: an ordinary t-test reports differences that do not exist.
+        Therefore, variances are corrected by the number of test samples per training sample (`corrected_differences`)
+        if every node has the same samples on all seeds, as with resplits. If seeds partition the samples among nodes
+        anew, the ratio is multiplied by the share of the samples that a seed uses (our extension: the paper covers
+        resplits only). A method that failed on a seed is rejected, since the remaining seeds would be a biased
+        selection.
 
         Args:
             method: Name of the first method.
-            reference: Name of the one that is taken from it.
+            reference: Name of the method to subtract.
             column: See `values`.
-            confidence: Level of the interval.
-            over: ``"samples"``: the interval is of what other samples would have said, as above. ``"seeds"``: of what
-                other seeds, such as other partitions of the same samples, would have said; nothing is corrected, and
-                samples have no part in it. Default: ``"samples"``, where it is known that seeds share theirs and
-                they are not all the same split.
+            confidence: Confidence level of the interval.
+            over: ``"samples"``: the interval covers the variation over other samples, as above. ``"seeds"``: it covers
+                the variation over other seeds, such as other partitions of the same samples; nothing is corrected, and
+                the variation over samples is ignored. Default: ``"samples"`` if seeds are known to share their samples
+                and do not all have the same split.
         """
         for name in (method, reference):
             for trial in self.failed(name):
@@ -127,10 +127,10 @@ class Comparison:
         return paired_difference(self.values(method, column), self.values(reference, column), confidence, ratio)
 
     def agreement(self, method: str) -> float:
-        """Return how alike the weights are that a method learned on all seeds (`weight_agreement`).
+        """Return the agreement of the weights that a method learned on all seeds (`weight_agreement`).
 
-        NaN where it learned none, and where nodes do not have the same samples on all seeds: other nodes have others
-        to learn from. Seeds on which the weights were found to be equal have no say; without two others it is NaN, too.
+        NaN if it learned none, or if nodes do not have the same samples on all seeds, since they then have different
+        nodes to learn from. Seeds with uniform weights are excluded; NaN if fewer than two seeds remain.
         """
         trials = self.chosen[method]
         weights = [trial.weights for trial in trials if trial.weights is not None]
@@ -147,25 +147,25 @@ class Comparison:
         return f"Comparison(mean test {self.metric} on seeds {few([*map(str, seeds)])}: {told})"
 
     def tested_on_fewer_than(self, least: int) -> list[str]:
-        """Return the nodes that are in some mean of the chosen trials with fewer test samples, by name."""
+        """Return the names of nodes with fewer test samples that are included in a mean of the chosen trials."""
         tested = [trial.tested for trials in self.chosen.values() for trial in trials]
         return list(dict.fromkeys(name for one in tested for name, size in one.items() if size < least))
 
     def failed(self, method: str) -> list[Trial]:
-        """Return a method's chosen trials that failed: with them its means have no values."""
+        """Return a method's chosen trials that failed; with any of these, its means are undefined."""
         return [trial for trial in self.chosen[method] if trial.failure]
 
     def undefined(self, method: str, reference: str, column: str = "mean") -> int:
-        """Return on how many seeds a method or its reference has no value, so that there is no paired difference."""
+        """Return the number of seeds without a paired difference, since a method or its reference has no value."""
         pairs = zip(self.values(method, column), self.values(reference, column), strict=True)
         return sum(math.isnan(one) or math.isnan(other) for one, other in pairs)
 
     def improved(self, method: str, reference: str = "local") -> list[float]:
-        """Return which share of the nodes a method does better for than a reference on the same seed, one per seed.
+        """Return the share of nodes for which a method is better than a reference on the same seed, one per seed.
 
-        A node is improved if the test metric of its model is strictly better; a node that was left behind is not. Nodes
-        for which the reference has no metric are left out. On a seed on which one of the two failed it is NaN. Trials
-        that do not hold each node's metric are a ValueError.
+        A node is improved if the test metric of its model is strictly better; an isolated node is not. Nodes for which
+        the reference has no metric are excluded. The share is NaN on seeds on which either method failed. Trials
+        without per-node metrics raise a ValueError.
         """
         for name in (method, reference):
             if not all(trial.per_node or trial.failure for trial in self.chosen[name]):
@@ -183,18 +183,19 @@ class Comparison:
         return [share(*pair) for pair in zip(self.chosen[method], self.chosen[reference], strict=True)]
 
     def final(self, method: str, tasks: Tasks | None = None, **known: Any) -> Final:
-        """Fit a method once more, with its chosen setting and model, to all samples: the models to use afterwards.
+        """Fit a method again with its chosen setting and model to all samples, to obtain models for deployment.
 
-        It plays as many rounds as the median over seeds of those after which the models that were kept were the best.
-        A method that needs validation samples, such as one that learns weights by them, keeps the last seed's for that,
-        and trains on all others. What is known of the models' quality comes from the comparison, whose models were
-        trained on fewer samples; nothing is held out to test these.
+        The number of rounds is the median over seeds of the best round. A method that needs validation samples, such as
+        one that learns weights on them, keeps those of the last seed for that purpose and trains on all other samples.
+        The models' quality is known only from the comparison, whose models were trained on fewer samples; no samples
+        are held out to test the final models.
 
         Args:
             method: The method's name.
             tasks: All samples, for training, such as those of a table with ``val_fraction=0, test_fraction=0``, which
-                are standardized by all rows. Default: the last seed's, put together, as that seed prepared them.
-            known: What else is known, see `Final`.
+                are standardized by all rows. Default: those of the last seed, pooled per node, with that seed's
+                preparation.
+            known: Additional fields of `Final`.
         """
         result, trials = self.results[method], [one for one in self.chosen[method] if not one.failure]
         if method not in self.again:
@@ -208,11 +209,11 @@ class Comparison:
     def rows(self) -> dict[str, dict[str, Any]]:
         """Return for every method the mean over seeds of every column, its spread, the setting and the values.
 
-        ``failed`` counts the seeds on which the method failed; then means have no value (NaN). ``nodes`` is over how
-        many nodes means are, the least on any seed, of ``of_nodes``; both are NaN where trials do not say. ``rounds``,
-        ``local_steps`` and ``models`` are what was spent, see `Trial`. ``isolated`` is how many nodes were left behind
-        since they diverged, the most on any seed. ``findings`` says on how many seeds something was found wrong
-        (`Finding`), by kind.
+        ``failed`` counts the seeds on which the method failed; means are then undefined (NaN). ``nodes`` is the number
+        of nodes in the means, the minimum over seeds, out of ``of_nodes``; both are NaN if the trials do not contain
+        them. ``rounds``, ``local_steps`` and ``models`` are the resources used, see `Trial`. ``isolated`` is the number
+        of nodes isolated because they diverged, the maximum over seeds. ``findings`` has the number of seeds with a
+        problem (`Finding`), by kind.
         """
         out: dict[str, dict[str, Any]] = {}
         for name, trials in self.chosen.items():

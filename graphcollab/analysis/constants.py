@@ -1,4 +1,4 @@
-"""What training targets say by themselves: their mean, or frequencies of classes; models must do better."""
+"""Constant predictors from the training targets, their mean or class frequencies, as a baseline for models."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from graphcollab.train.start import plane_of
 FREQUENCIES = "the class frequencies"
 MEAN = "the mean of the targets"
 CONSTANTS = {"mse": MEAN, "poisson": MEAN, "cross_entropy": FREQUENCIES, "bce": FREQUENCIES, "cox": "one risk for all"}
-"""What constants say, by loss."""
+"""Description of the constant by loss."""
 
-ADDED = 0.5  # samples of each class beside those there are
+ADDED = 0.5  # samples added to each class
 
 
 def constants(
     tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[str], shape: Sequence[int] | None = None
 ) -> tuple[Tensor, Tensor] | None:
-    """Return validation losses [K] and test metrics [M, H, K] of what training targets say by themselves, float64.
+    """Return validation losses [K] and test metrics [M, H, K] of constants fitted to the training targets, float64.
 
-    They are the mean for ``"mse"`` and (its logarithm) ``"poisson"``, logits of (weighted) class frequencies for
-    ``"cross_entropy"`` and ``"bce"``, 0 for ``"cox"``, None for other losses; half a sample added to each class keeps
-    losses finite. Where targets are noise, models of more sites overfit less, which is no gain: constants do better.
+    The constant is the mean for ``"mse"``, its logarithm for ``"poisson"``, the logits of (weighted) class frequencies
+    for ``"cross_entropy"`` and ``"bce"``, 0 for ``"cox"``, and None for other losses; half a sample added to each class
+    keeps losses finite. If targets are noise, models of more sites overfit less, which is no gain: constants do better.
     ``shape`` is that of a model's output for one sample; default: a number for each class, or target. Without
-    validation samples losses are NaN.
+    validation samples, losses are NaN.
     """
     if not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
         return None
@@ -62,17 +62,17 @@ def _shape(tasks: Tasks) -> tuple[int, ...]:
 
 
 def _said(loss: str, targets: Tensor, weight: Tensor | None, shape: Sequence[int], scale: float) -> Tensor:
-    """Return the output for every sample of a site with these training targets [n, ...], of the given shape."""
+    """Return the output for every sample of a site with these training targets [n, ...], in the given shape."""
     if loss == "mse":
         return _mean(targets, weight).reshape(tuple(shape))
-    if loss == "poisson":  # of no events at all, as of half a one
+    if loss == "poisson":  # without any events, as if there were half a one
         return _mean(targets, weight).clamp(min=ADDED / len(targets)).div(scale).log().reshape(tuple(shape))
     if loss == "cox":
         return torch.zeros(tuple(shape))
     classes = shape[0] if loss == "cross_entropy" else 2
     if loss == "cross_entropy":
         targets = functional.one_hot(targets, classes)
-    # as many as there are, also where they have weights, of which only ratios matter
+    # the sum is the number of samples even with weights, of which only ratios matter
     share = (len(targets) * _mean(targets, weight) + ADDED) / (len(targets) + classes * ADDED)
     return share.log() if loss == "cross_entropy" else share.logit().reshape(tuple(shape))
 

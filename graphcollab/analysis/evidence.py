@@ -1,4 +1,4 @@
-"""`Gain`, and what there is evidence of: gains over training alone, over constants, and over a simple tool."""
+"""`Gain`, and the evidence for gains over training alone, over constants, and over a baseline."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 from graphcollab.analysis.baseline import OWN
 from graphcollab.analysis.metrics.inference import Differences, holm
 
-FLOOR = 0.01  # of a constant's error, below which errors count as alike: next to nothing is left to predict
+FLOOR = 0.01  # of a constant's error; errors below it count as equal, since almost nothing is left to predict
 
 Scores: TypeAlias = Mapping[str, Tensor]
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
@@ -21,22 +21,22 @@ Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
 
 @dataclass(frozen=True)
 class Gain:
-    """What a site has by collaborating beyond what it has alone; positive is better, whatever the metric.
+    """The gain of a site by collaborating, relative to training alone; positive is better, whatever the metric.
 
-    Of errors it is the share by which they fall (`Benefit`).
+    For errors, it is the relative reduction (`Benefit`).
 
     Args:
-        site: Name of the site, or ``"all sites"``, or ``"all but X"`` for the others in the mean.
-        by: Whom or what it collaborates by: a method, ``"together"``, or another site's name.
-        alone: Mean metric of the site's own training; of errors here and below the geometric mean over splits, so that
-            the gain is 1 - score / alone.
-        score: Mean metric with others.
-        constant: Mean metric of a constant in the place of models (`Benefit`); NaN where there is none.
+        site: Name of the site, or ``"all sites"``, or ``"all but X"`` for the mean over the others.
+        by: What or whom it collaborates by: a method, ``"together"``, or another site's name.
+        alone: Mean metric of the site's own training; for errors, here and below, the geometric mean over splits, so
+            that the gain is 1 - score / alone.
+        score: Mean metric with collaboration.
+        constant: Mean metric of a constant predictor (`Benefit`); NaN if there is none.
         gain: Mean gain.
-        low: Lower end of its 95 % interval, which is of this comparison alone; of shares not beyond -1.
-        high: Upper end; of shares not beyond 1.
-        p_value: Two-sided, adjusted for all comparisons of its kind (Holm).
-        detectable: The gain that would have been found four times out of five, all comparisons considered.
+        low: Lower end of its 95 % interval, for this comparison alone; at least -1 for shares.
+        high: Upper end; at most 1 for shares.
+        p_value: Two-sided, adjusted for all comparisons in its family (Holm).
+        detectable: Gain that would be detected with a power of 80 %, adjusted for all comparisons.
         verdict: ``"gains"``, ``"loses"``, ``"no evidence"`` or ``"not defined"``, at the benefit's level.
     """
 
@@ -54,7 +54,7 @@ class Gain:
 
 
 class Compared(NamedTuple):
-    """A family's scores [..., by, k], "by" at ``axis`` (last for pairs), and what they are compared with, [..., k]."""
+    """A family's scores [..., by, k], "by" at ``axis`` (last for pairs), and the scores to compare with, [..., k]."""
 
     score: Tensor
     others: Sequence[Tensor]
@@ -62,18 +62,18 @@ class Compared(NamedTuple):
 
 
 def others_of(given: Scores) -> list[Tensor]:
-    """Return what is compared with: training alone, constants, and a simple tool at each site, NaN if not asked for."""
+    """Return the scores to compare with: training alone, constants, and a baseline per site, NaN if not requested."""
     return [given["alone"], given["constant"], given.get(OWN, torch.full_like(given["alone"], torch.nan))]
 
 
 def judge(
     alone: Differences, rivals: Sequence[Differences], level: float, unknown: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Return p-values of a family of gains, adjusted for all of them, and what would be found four times out of five.
+    """Return p-values of a family of gains, adjusted for multiple testing, and gains detectable with a power of 80 %.
 
-    Gains over training alone must be such over its ``rivals``, too: theirs is the largest p-value of all. That of
-    training alone is for losses, and where a rival has no value or a gain over it was the same on all splits.
-    ``unknown`` ones [...] have none.
+    Gains over training alone must also be gains over the ``rivals``: the largest p-value counts. Only the p-value
+    against training alone is used for losses, and if a rival has no value or the gain over it was the same on all
+    splits. ``unknown`` gains [...] have no p-value.
     """
     p_value = alone.p_value if unknown is None else alone.p_value.masked_fill(unknown, torch.nan)
     level /= max(int((~p_value.isnan()).sum()), 1)
@@ -88,7 +88,7 @@ def judge(
 
 
 def plain(value: Any) -> Any:
-    """Return what JSON can hold; NaN as null."""
+    """Convert a value to types that JSON supports; NaN becomes null."""
     if isinstance(value, Tensor):
         return plain(value.tolist())
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""All that is trained on one split of the samples, and what is kept of it."""
+"""Training on one split of the samples, and the recorded results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from graphcollab.methods import fedavg
 from graphcollab.train.start import Model, build_modules, for_tasks
 
 PROPER = ("log_loss", "brier")
-"""Metrics of classes by all of which constants may take the place of models: by losses they often win against models
-with a higher accuracy, and training alone would look worse than it is."""
+"""Classification metrics for which constants may replace models if no other metrics are used: by loss, constants often
+beat models with a higher accuracy, and training alone would look worse than it is."""
 
 
 @dataclass
 class Played:
-    """What is kept of one split: test metrics of arms and beside them [M, H, n], what was chosen, found, learned."""
+    """The results of one split: test metrics of arms and baselines, [M, H, n], choices, findings and weights."""
 
     scores: dict[str, Tensor] = field(default_factory=dict)
     chosen: dict[str, str] = field(default_factory=dict)
@@ -40,10 +40,9 @@ class Played:
 
 @dataclass(frozen=True)
 class Experiment:
-    """What is done on every split, in settings that can be sent to another process; ``work``: epochs and batch size.
+    """The training on every split, with settings that can be sent to another process; ``work``: epochs and batch size.
 
-    Every arm has the best of ``models``, which have names where there are several, and every method the best of its
-    ``points``.
+    Every arm uses the best of ``models``, by name if there are several, and every method the best of its ``points``.
     """
 
     layout: Layout
@@ -97,25 +96,25 @@ class Experiment:
         return played
 
     def _averaging(self, tasks: Tasks, play: Callable[..., Runs]) -> dict[str, Arm]:
-        """Return all that federated averaging answers: alone, together, pairs, all but one, and outside."""
+        """Return all arms trained by federated averaging: alone, together, pairs, all but one, and outside."""
         layout = self.layout
         sites = [f"site {name}" for name in tasks.names] if numbered(tasks.names) else tasks.names
         outside = Outside(*layout.outside(), layout.alone, self.measured)
         splits = {name: split.select(layout.site) for name, split in tasks.splits.items()}
         ids = name_ids(layout.names(tasks.names))
-        ids[layout.alone] = tasks.ids  # alone they meet the same batches as in methods
+        ids[layout.alone] = tasks.ids  # alone, sites see the same batches as in methods
         told = None if tasks.told is None else tasks.told[layout.site]
         more: dict[str, Any] = {"names": layout.names(sites), "node_id": ids, "cluster": None, "told": told}
         runs = play(replace(tasks, splits=splits, **more), layout.edge_index, [outside])
         every = runs.arm()
         nodes = {name: layout.nodes(name) for name in ("alone", "together", "pairs", "without")}
         arms = {name: every.select(some) for name, some in nodes.items() if len(some)}
-        if len(outside.sites):  # a site that takes no part chooses nothing
+        if len(outside.sites):  # a site that does not participate chooses nothing
             arms["outside"] = replace(arms["without"], score=runs.scores(OUTSIDE)[..., outside.sites])
         return arms
 
     def _sites(self, arm: str) -> Tensor:
-        """Return whose models an arm trains, [n]."""
+        """Return the sites whose models an arm trains, [n]."""
         return self.layout.site[self.layout.nodes(arm if arm in ("pairs", "without") else "alone")]
 
 

@@ -1,4 +1,4 @@
-"""`Final`: models fitted to all rows by what a comparison has chosen, and one of all sites for those that have none."""
+"""`Final`: models fitted to all rows with the choices of a comparison, and a shared one for sites without a model."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from graphcollab.persistence.save_models import save_models
 from graphcollab.train.result import Result
 
 Play = Callable[..., Result]
-"""Plays tasks for some rounds by what was chosen, or by another ``method`` without a graph."""
+"""Runs tasks for some rounds with the chosen settings, or with another ``method`` without a graph."""
 
 
 @dataclass(frozen=True)
 class Final:
-    """Models fitted to all rows. Nothing is held out to test them: what is known is of others, fitted to fewer rows.
+    """Models fitted to all rows, with none held out to test them: scores are of similar models fitted to fewer rows.
 
     Args:
         result: The run on all rows.
-        shared: Parameters of one model for all sites, for a site that has none [P]; None where there is none.
-        metric: The metric by which it was compared.
-        test: Test metric of every site by such models of fewer rows, on S splits, [S, K].
-        constant: The same of what a constant says, if known.
-        flat: What the constant is, in words.
-        setting: What was chosen.
-        misfits: Sites whose models are worse than a constant on the samples that they were fitted to.
-        geometric: Whether means over splits are geometric, as a benefit has those of errors.
+        shared: Parameters of one model for all sites, for sites without their own, [P]; None if there is none.
+        metric: The metric of the comparison.
+        test: Test metric of every site by similar models of fewer rows, on S splits, [S, K].
+        constant: Test metric of a constant, likewise, if known.
+        flat: Description of the constant.
+        setting: The chosen settings.
+        misfits: Sites whose models are worse than a constant on the samples they were fitted to.
+        geometric: Whether means over splits are geometric, as for errors in a benefit.
     """
 
     result: Result
@@ -57,11 +57,11 @@ class Final:
 
     @classmethod
     def fit(cls, play: Play, tasks: Tasks, rounds: int, **known: Any) -> Final:
-        """Fit models to the training samples of tasks, and one for all sites: by the same steps, but averaged.
+        """Fit models to the training samples of tasks, and one for all sites by the same steps with averaging.
 
-        Models of the last round may be wild: those are kept of the round, in the second half, after which losses were
-        the smallest, on training samples, or on the validation samples that the method needs. Nodes that diverge keep
-        their last good model.
+        The last round's models may be poor: models are kept from the round, in the second half of training, with the
+        smallest loss on training samples, or on the validation samples if the method needs them. Nodes that diverge
+        keep their last good model.
         """
         if "val" not in tasks.splits or not int(tasks.sizes("val").sum()):
             tasks = replace(tasks, splits={**tasks.splits, "val": tasks.splits["train"]})
@@ -71,12 +71,12 @@ class Final:
         return cls(result, _shared(result, play, tasks, rounds), **known)
 
     def save(self, folder: str | Path, temperature: float = 1.0, threshold: float = 0.5) -> Path:
-        """Write the models as `Result.save` does, with the one of all sites, and say in ``about`` how they were made.
+        """Write the models as `Result.save` does, with the shared one, and describe in ``about`` how they were made.
 
         Args:
             folder: See `Result.save`.
-            temperature: What logits are divided by before probabilities are made of them (`fit_temperature`).
-            threshold: The second of two classes is predicted where it is more probable (`balanced_threshold`).
+            temperature: Divisor of the logits before they are converted to probabilities (`fit_temperature`).
+            threshold: The second of two classes is predicted if its probability is higher (`balanced_threshold`).
         """
         read, one = {"temperature": temperature, "threshold": threshold}, self.result
         about = {**one.about(), "best": None, "made": "; ".join([self.how, *_as_read(**read)]), "warning": self.warning}
@@ -87,13 +87,13 @@ class Final:
 
     @property
     def how(self) -> str:
-        """How the models were made, and how good such models were."""
+        """How the models were made, and the quality of such models."""
         rows, held = (int(self.result.tasks.sizes(split).sum()) for split in ("train", "val"))
         held *= not torch.equal(*(self.result.tasks.splits[split].index for split in ("train", "val")))
         rounds = int(self.result.data.round)
         own = f", {held} of them to learn weights by," * bool(held)
         by = "".join(f", {name} {value}" for name, value in self.setting.items() if value is not None)
-        both = [float(self._over_splits(one.nanmean(1))) for one in self._tested().values()]  # as tables have it
+        both = [float(self._over_splits(one.nanmean(1))) for one in self._tested().values()]  # as in tables
         told = [f"{100 * one:.2f} %" if self.metric in SHARES else f"{one:.4g}" for one in both]
         than = f" ({self.flat}: {told[-1]})" * (len(told) > 1)
         splits = f"{len(self.test)} test split{'s' * (len(self.test) > 1)}"
@@ -103,7 +103,7 @@ class Final:
 
     @property
     def warning(self) -> str:
-        """Where models are no better than constants, on rows they were fitted to or on test rows; else nothing."""
+        """Warning if models are no better than constants, on rows they were fitted to or on test rows; else empty."""
         wild = f"on the rows that they were fitted to, models of {few([*self.misfits])} are worse than {self.flat}"
         told, sign = [wild] * bool(self.misfits), 1 if self.result.history.higher_is_better else -1
         test, *constant = (sign * one for one in self._means().values())
@@ -115,7 +115,7 @@ class Final:
         return "; ".join(told)
 
     def _tested(self) -> dict[str, Tensor]:
-        """Return what is known of every split, [S, K]."""
+        """Return the known scores of every split, [S, K]."""
         both = {"test": self.test} | ({} if self.constant is None else {"constant": self.constant})
         return {name: values.double() for name, values in both.items()}
 
@@ -128,7 +128,7 @@ class Final:
 
 
 def _settled(result: Result) -> int:
-    """Return the round, in the second half, after which validation losses of all nodes were the smallest."""
+    """Return the round, in the second half, with the smallest validation losses over all nodes."""
     loss, rounds = result.history.table("val_loss"), result.history.rounds
     late = [t for t, round_ in enumerate(rounds) if 2 * round_ >= rounds[-1]]
     classes = result.tasks.loss in OF_CLASSES
@@ -136,7 +136,7 @@ def _settled(result: Result) -> int:
 
 
 def with_all_rows(tasks: Tasks, held: Collection[str] = ()) -> Tasks:
-    """Return tasks with all samples of every node for training, in one pool, but for those of splits to be held."""
+    """Return tasks with all samples of every node for training, in one pool, except those of the held-out splits."""
     nodes = torch.arange(tasks.num_nodes)
     tasks.require_here(nodes, ", which cannot put them together: give a function that makes tasks")
     starts = dict(zip(tasks.pools, accumulate(map(len, tasks.pools.values()), initial=0), strict=False))
@@ -149,7 +149,7 @@ def with_all_rows(tasks: Tasks, held: Collection[str] = ()) -> Tasks:
 
 
 def needed(method: Method | Phases) -> set[str]:
-    """Return the splits that a method learns by beside its training samples."""
+    """Return the splits from which a method learns in addition to its training samples."""
     return {split for piece in method.walk() for split in piece.needs}
 
 

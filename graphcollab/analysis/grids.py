@@ -1,4 +1,4 @@
-"""Values to try of methods' settings."""
+"""Grids of settings of methods."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Grids = Annotated[
 
 
 def require_methods(what: str, names: Collection[str], methods: Collection[str]) -> None:
-    """Check that what is given by method is given for methods that there are."""
+    """Check that an argument by method names existing methods."""
     if unknown := sorted(set(names) - set(methods)):
         hint = close(unknown[0], methods, 1)
         message = f"{what} for {unknown}, but the methods are {sorted(methods)}; {hint}".rstrip(" ;")
@@ -27,7 +27,7 @@ def require_methods(what: str, names: Collection[str], methods: Collection[str])
 
 
 def points_of(methods: Mapping[str, Callable[..., Any]], grids: Grids, **given: Any) -> dict[str, list[Point]]:
-    """Return every method's settings, after trying them with those ``given``: the product of its grid's values."""
+    """Return every method's settings, the product of its grid's values, after validating them with those ``given``."""
     require_methods("grids", set(grids) - {"*"}, methods)
     points = {}
     for name, make in methods.items():

@@ -1,4 +1,4 @@
-"""What samples sites have: how many of their rarer class, of other targets than most, of how many groups."""
+"""The samples of sites: counts of their rarer class, of targets other than the most frequent, and of groups."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from graphcollab.data._pairs import class_labels
 from graphcollab.data.tasks import Tasks
 from graphcollab.train.start import plane_of
 
-LEAST = 5  # samples beside the most frequent target, with which something is claimed of a site
+LEAST = 5  # samples with another than the most frequent target, below which nothing is claimed about a site
 
 
 def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
-    """Return how many samples of a split are of each node's rarer class, [K], where there are two classes in all.
+    """Return the number of samples of each node's rarer class in a split, [K], for tasks with two classes.
 
-    Of times until an event it is how many events there are.
+    For event times, it is the number of events.
     """
     if tasks.loss == "cox":
         ended = tasks.pools[tasks.splits[split].pool].targets[:, 1].cpu() > 0
@@ -42,9 +42,9 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
 
 
 def asked(dealt: Sequence[Tasks]) -> dict[str, Any]:
-    """Return the rows of every node by split, all doubts, and of a table its columns: sites, target, groups, inputs.
+    """Return the rows of every node by split, all findings, and the columns of a table: sites, target, groups, inputs.
 
-    Rows are means over ``dealt``, made whole such that those of a node add up to all that it has.
+    Rows are means over ``dealt``, rounded such that a node's rows add up to its total.
     """
     tasks = dealt[0]
     splits = [name for name in ("train", "val", "test") if name in tasks.splits]
@@ -62,7 +62,7 @@ def asked(dealt: Sequence[Tasks]) -> dict[str, Any]:
 
 
 def groups_held(tasks: Tasks) -> Tensor | None:
-    """Return of how many groups (``group`` of `Tasks.from_frame`) nodes' test samples are, [K], or None."""
+    """Return the number of groups (``group`` of `Tasks.from_frame`) in nodes' test samples, [K], or None."""
     held = tasks.splits["test"]
     group = tasks.pools[held.pool].group
     if group is None:
@@ -74,9 +74,9 @@ def groups_held(tasks: Tasks) -> Tensor | None:
 
 
 def minority_held(tasks: Tasks) -> Tensor:
-    """Return how many samples of all splits (groups as one) have another target than most, [K]; at most `LEAST`.
+    """Return the number of samples (groups count once) with a target other than the most frequent, [K], up to `LEAST`.
 
-    Of times until an event it is those that end with one.
+    All splits are counted. For event times, it is the number of observed events.
     """
     counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
     held = [(split, tasks.pools[split.pool]) for name in ("train", "val", "test") if (split := tasks.splits.get(name))]

@@ -1,4 +1,4 @@
-"""Copies of sites in groups that collaborate side by side in one run, so that it answers a whole question."""
+"""Copies of sites in groups that collaborate independently in one run, which then answers a whole question."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 from graphcollab._base.keyed import keyed_order
 
-LIMIT = 30  # sites up to which all pairs are tried
+LIMIT = 30  # maximum number of sites for which all pairs are tried
 _PAIR_STREAM, _LEFT_STREAM = 171, 172
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Copies of K sites, N nodes in all, in groups that do not hear each other: nodes' ``site`` and ``group``, [N].
+    """Copies of K sites, N nodes in all, in groups without edges between them: nodes' ``site`` and ``group``, [N].
 
     Tables hold the node of site i ``alone`` [K], ``together`` with all [K], in its pair with site j (``pairs`` [K, K]),
-    and in the group of all but site k (``without`` [K, K]); -1 where that is not tried.
+    and in the group of all but site k (``without`` [K, K]); -1 if not tried.
     """
 
     site: Tensor
@@ -33,12 +33,13 @@ class Layout:
     def of(cls, count: int, limit: int = LIMIT, seed: int = 0) -> Layout:
         """Lay out every site alone, all together, pairs, and all but one.
 
-        Of more sites than ``limit``, so many are left out, and as many pairs drawn as these have, evenly over sites.
+        With more than ``limit`` sites, only ``limit`` of them are left out, and only as many pairs are drawn as
+        ``limit`` sites have, evenly over sites.
         """
         nodes = torch.arange(count)
         pairs = _pairs(count, limit, seed)
         left = nodes if count <= limit else keyed_order(seed, _LEFT_STREAM, nodes)[:limit].sort().values
-        left = left if count > 2 else left[:0]  # without one of two the other is alone
+        left = left if count > 2 else left[:0]  # without one of two sites, the other is alone
         others = (nodes != left[:, None]).nonzero()[:, 1]  # [|left| (K - 1)]
         site = torch.cat([nodes, nodes, pairs.flatten(), others])
         sizes = torch.tensor([1] * count + [count] + [2] * len(pairs) + [count - 1] * len(left))
@@ -51,12 +52,12 @@ class Layout:
         return cls(site, group, nodes, nodes + count, paired, without)
 
     def nodes(self, way: str) -> Tensor:
-        """Return the nodes of a way to train that are there, [n]."""
+        """Return the existing nodes of a way to train, [n]."""
         table: Tensor = getattr(self, way)
         return table[table >= 0]
 
     def names(self, sites: Sequence[str]) -> tuple[str, ...]:
-        """Return a name for every node, which says whose copy it is and with whom: [N]."""
+        """Return a name for every node that states its site and its partners, [N]."""
         told = [f"{sites[k]} alone" for k in self.site[self.alone]]
         told += [f"{sites[k]} with all" for k in self.site[self.together]]
         named: dict[int, str] = dict(enumerate(told))
@@ -69,7 +70,7 @@ class Layout:
     def edge_index(self) -> Tensor:
         """Edges between all nodes of a group, [2, E]."""
         sizes = torch.bincount(self.group)
-        first = (sizes.cumsum(0) - sizes)[self.group]  # nodes of a group follow each other
+        first = (sizes.cumsum(0) - sizes)[self.group]  # nodes of a group are contiguous
         many = sizes[self.group]
         receiver = torch.repeat_interleave(torch.arange(len(self.group)), many)
         place = torch.arange(len(receiver)) - (many.cumsum(0) - many)[receiver]
@@ -77,13 +78,13 @@ class Layout:
         return edges[:, edges[0] != edges[1]]
 
     def outside(self) -> tuple[Tensor, Tensor]:
-        """Return the sites that are left out, [k], and a node of the group of all others, [k]."""
+        """Return the sites that are left out, [k], and for each a node of the group of all others, [k]."""
         tried = (self.without >= 0).any(0).nonzero().flatten()
         return tried, self.without[:, tried].max(0).values
 
 
 def _pairs(count: int, limit: int, seed: int) -> Tensor:
-    """Return the pairs to try, i < j for all of them where there are few sites, [M, 2]."""
+    """Return the pairs to try, i < j if there are few sites, [M, 2]."""
     if count <= limit:
         return torch.combinations(torch.arange(count), 2)
     order = keyed_order(seed, _PAIR_STREAM, torch.arange(count))

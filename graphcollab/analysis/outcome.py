@@ -1,4 +1,4 @@
-"""`Benefit`: what sites gain by collaborating, with the numbers it is judged by."""
+"""`Benefit`: the gains of sites by collaborating, with the underlying numbers."""
 
 from __future__ import annotations
 
@@ -23,57 +23,57 @@ from graphcollab.analysis.metrics.weight_spread import weight_agreement
 from graphcollab.analysis.trial import SHARES
 from graphcollab.train.findings import EVEN_KINDS
 
-LEVELS = {"overall": 0.35, "groups": 0.15, "sites": 0.3, "pairs": 0.2}  # each family's part of the level
-MODELS = {"groups": "without", "pairs": "pairs"}  # whose models a family's are, if not called as what sites gain by
+LEVELS = {"overall": 0.35, "groups": 0.15, "sites": 0.3, "pairs": 0.2}  # each family's share of the level
+MODELS = {"groups": "without", "pairs": "pairs"}  # arm whose models a family uses, if not that in `Gain.by`
 
 
 @dataclass(frozen=True)
 class Benefit:
-    """Who gains by whom: metrics of K sites on R random splits of their samples, and what follows from them.
+    """Which sites gain by collaborating with whom: metrics of K sites on R random splits, and the resulting claims.
 
-    A gain is the difference to training alone on the same split; positive is better. Of positive errors it is the share
-    by which the error falls, judged by logarithms, since errors of few samples differ much between splits. Intervals
-    and p-values are those of `corrected_differences`, p-values adjusted by Holm's method in four families: gains in the
-    mean over sites (at 0.35 of the level), the same without one of them (0.15), gains of sites by all together and by
-    methods (0.3), and by single others (0.2). So the chance to claim any where there is none is ``level`` at most.
+    A gain is the difference from training alone on the same split; positive is better. For positive errors, it is the
+    relative reduction of the error, tested on the log scale, since errors on few samples vary widely between splits.
+    Intervals and p-values are those of `corrected_differences`, with Holm's adjustment in four families: mean gains
+    over sites (at 0.35 of the level), the same without one site (0.15), gains of sites by all together and by methods
+    (0.3), and by single other sites (0.2). If there is no gain, the chance of claiming any is at most ``level``.
 
-    Models that overfit less seem to gain where nothing can be learned, and all do where training alone has not learned
-    enough. So a gain must be one over constants, too, and, with ``baseline="sklearn"``, over a linear model of each
+    Models that overfit less seem to gain if nothing can be learned, and all do if training alone is underfitted.
+    Therefore, a gain must also hold against constants and, with ``baseline="sklearn"``, against a linear model of each
     site's own training samples: the largest p-value counts. A constant predicts a site's mean training target, or its
-    class frequencies; its AUC is 0.5. Errors below a hundredth of its error count as that.
+    class frequencies; its AUC is 0.5. Errors below a hundredth of the constant's error are raised to that value.
 
     Args:
         names: Names of the sites.
         metric: Name of the metric.
-        higher_is_better: Whether a larger value of it is better.
+        higher_is_better: Whether higher values of the metric are better.
         scores: Test metric of every site, [R, K], ``"alone"``, ``"together"``, and by method.
-        pairs: That of site i when it collaborates with site j only, [R, K, K]; NaN where that was not tried.
-        without: That of site i when all but site k collaborate, [R, K, K].
-        outside: That of the model of all others at a site that gave them nothing, [R, K].
-        constant: That of a constant in the place of models, [R, K]; NaN where the loss has none.
-        flat: What the constant is, in words.
+        pairs: Test metric of site i when it collaborates with site j only, [R, K, K]; NaN if not tried.
+        without: Test metric of site i when all sites but k collaborate, [R, K, K].
+        outside: Test metric at each site of the model trained by all other sites, [R, K].
+        constant: Test metric of a constant predictor, [R, K]; NaN if the loss has none.
+        flat: Description of the constant.
         train: Mean number of training samples, [K].
         test: Mean number of test samples, [K].
-        chosen: What was chosen on validation data, for every arm a list with one text for each split.
-        models: The chosen one of several models for every arm and split; empty where a constant took its place.
-        picked: The chosen model, settings and number of rounds, likewise; None where a constant took its place.
-        halves: Where sites have more test than training samples: the same metric on either half of the test samples,
+        chosen: Choices made on validation data: for every arm, a list with one text per split.
+        models: Name of the chosen model for every arm and split, if there are several; empty for a constant.
+        picked: Chosen model, settings and number of rounds, likewise; None for a constant.
+        halves: If sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
-        rarer: Mean number of test samples of a site's rarer class, [K], where there are two in all, or of test events.
-        minority: Number of a site's samples that have another target than most of them have, at most 5.
-        groups: Mean number of groups that a site's test samples are of, [K], where samples are in groups.
-        deviation: Name and mean standard deviation of the target where one for all sites standardized it; errors are
-            in the target's own unit.
+        rarer: Mean number of test samples of a site's rarer class, [K], for binary tasks, or of test events.
+        minority: Number of a site's samples with another target than its most frequent one, at most 5.
+        groups: Mean number of groups among a site's test samples, [K], if samples have groups.
+        deviation: Name and mean standard deviation of the target if it was standardized by one deviation for all sites;
+            errors are in the target's own unit.
         weighted: Whether samples have weights, so that metrics are weighted means.
-        findings: What runs of methods found wrong with their weights, kinds for each split; empty where nothing.
-        weights: What sites gave each other in the last round, [R, K, K], receivers in rows, of methods along edges.
-        work: What was played, in words.
-        quick: What of it was less than usual, in words; empty if nothing was.
-        tried: Pairs that were tried, and how many there are.
+        findings: Problems with the weights found in runs of methods, as kinds for each split; empty if none.
+        weights: Weights between sites in the last round, [R, K, K], receivers in rows, for methods that use edges.
+        work: Description of the training.
+        quick: Description of what was reduced compared with the defaults; empty if nothing.
+        tried: Number of pairs tried, and total number of pairs.
         level: α.
-        baseline: Test metric of every site, [R, K], by scikit-learn's models (`benefit`), if asked for.
-        about: Rows of sites by split, and what the table's columns are (``graphcollab.analysis.held.asked``).
-        also: What follows from the same models by further metrics, by their names.
+        baseline: Test metric of every site, [R, K], by scikit-learn's models (`benefit`), if requested.
+        about: Rows of sites by split, and the roles of the table's columns (``graphcollab.analysis.held.asked``).
+        also: Results of the same models by additional metrics, by name.
     """
 
     names: tuple[str, ...]
@@ -108,36 +108,36 @@ class Benefit:
 
     @property
     def one_sided(self) -> Tensor:
-        """Sites of which nothing is claimed, since almost all of their samples have one target, [K]."""
+        """Sites without claims because almost all of their samples have the same target, a mask [K]."""
         return torch.zeros_like(self.test).bool() if self.minority is None else self.minority < LEAST
 
     @property
     def in_unit(self) -> bool:
-        """Whether the metric is an error in the unit of a target that was standardized, or in a power of it."""
+        """Whether the metric is an error in the unit of a standardized target, or in a power of that unit."""
         return self.deviation is not None and self.metric in METRICS and METRICS[self.metric].unit > 0
 
     @property
     def arms(self) -> tuple[str, ...]:
-        """What sites may do but train alone: ``"together"``, and methods."""
+        """Alternatives to training alone: ``"together"``, and methods."""
         return tuple(name for name in self.scores if name != "alone")
 
     @cached_property
     def overall(self) -> list[Gain]:
-        """Gains in the mean over sites, by all together and by every method; their ``site`` is ``"all sites"``."""
+        """Mean gains over sites, by all together and by every method; their ``site`` is ``"all sites"``."""
         return self.mean_gains(torch.ones_like(self.test), self.arms, claimed=True)
 
     @cached_property
     def by_samples(self) -> list[Gain]:
-        """Gains in the mean over sites weighted by their test samples: told beside `overall`, nothing is claimed."""
+        """Mean gains over sites weighted by their test samples: shown next to `overall`, without claims."""
         return self.mean_gains(self.test, self.arms)
 
     @cached_property
     def by_baseline(self) -> list[Gain]:
-        """What scikit-learn's models gain over training alone in the mean over sites: told, nothing is claimed."""
+        """Mean gains of scikit-learn's models over training alone: shown without claims."""
         return self.mean_gains(torch.ones_like(self.test), tuple(self.baseline)) if self.baseline else []
 
     def mean_gains(self, weight: Tensor, arms: Sequence[str], claimed: bool = False) -> list[Gain]:
-        """Return gains by arms in the mean over sites of a weight [K]; nothing is claimed by default."""
+        """Return mean gains by arm over sites with a weight [K]; without claims by default."""
 
         def mean(scores: Tensor) -> Tensor:  # [..., 1]
             share = weight.expand_as(scores).masked_fill(scores.isnan(), 0)
@@ -160,7 +160,7 @@ class Benefit:
 
     @cached_property
     def pair_gains(self) -> list[Gain]:
-        """Gains of every site by every other that was tried."""
+        """Gains of every site by every other site that was tried."""
         ratio, unknown = (self.test / self.train)[:, None], self.one_sided[:, None]
         return self._gains("pairs", self._by_site, ratio, self.names, self.names, unknown)
 
@@ -170,10 +170,10 @@ class Benefit:
 
     @cached_property
     def group_gains(self) -> list[Gain]:
-        """Gains of all but one site, mean over them, for each of three or more: does it spoil the group (`worth`)?
+        """Mean gains of all sites but one, for each of three or more sites: does this site harm the group (`worth`)?
 
-        No gain is claimed unless they do better without that one than with it (`spared`), in the mean, and where there
-        is evidence of a gain by all together, surely.
+        A gain is claimed only if the others do better without the site than with it (`spared`): on average, or, if
+        there is evidence of a gain by all together, with confidence.
         """
 
         def of(given: Scores) -> Compared:
@@ -197,50 +197,50 @@ class Benefit:
 
     @cached_property
     def spared(self) -> Differences:
-        """By how much all but each site do better without it than with it, in the mean over them, [K]."""
+        """Mean advantage of all sites but one over the same sites when it collaborates, for each site, [K]."""
         without = self._better(self.without, self.scores["together"][:, :, None]).nanmean(1)
         return corrected_differences(without, self.test.sum() / self.train.sum())
 
     @property
     def matrix(self) -> Tensor:
-        """Mean gains of site i by site j alone, [K, K]; NaN where that was not tried."""
+        """Mean gains of site i by site j alone, [K, K]; NaN if not tried."""
         return self._shown(self._differences(self._by_site, (self.test / self.train)[:, None], 0).mean)
 
     @cached_property
     def worth(self) -> Tensor:
-        """What site i would lose if site k left the group of all, [K, K], in the mean; NaN where that was not tried."""
+        """Mean loss of site i if site k left the group of all sites, [K, K]; NaN if not tried."""
         return self._shown(self._better(self.scores["together"][:, :, None], self.without).nanmean(0))
 
     @cached_property
     def left_out(self) -> Tensor:
-        """What the model of all others gains each site that had no part in it, over training alone, in the mean, [K].
+        """Mean gain over training alone at each site from the model of all other sites, [K].
 
-        NaN where that was not tried. It is what a newcomer without samples to learn from would get.
+        NaN if not tried. A new site without samples for training would get such a model.
         """
         return self._shown(self._better(self.outside, self.scores["alone"]).nanmean(0))
 
     def of(self, site: Node) -> dict[str, Gain]:
-        """Return all gains of a site, by name or position (`Node`): by arm, and by the names of others."""
+        """Return all gains of a site, by name or position (`Node`): by arm, and by the names of other sites."""
         name = self.names[find_node(site, self.names, "site")]
         return {gain.by: gain for gain in [*self.gains, *self.pair_gains] if gain.site == name}
 
     def agreement(self, method: str) -> float:
-        """Return how alike the weights are that a method learned on different splits (`weight_agreement`).
+        """Return the agreement of the weights that a method learned on different splits (`weight_agreement`).
 
-        Splits on which they were found to be equal have no say; NaN without two others.
+        Splits with uniform weights are excluded; NaN if fewer than two splits remain.
         """
         even = [bool({*kinds.split(", ")} & {*EVEN_KINDS}) for kinds in self.findings.get(method, [])]
         told = self.weights[method][~torch.tensor(even)] if any(even) else self.weights[method]
         return weight_agreement(told) if len(told) > 1 else math.nan
 
     def against(self, name: str) -> Benefit:
-        """Return it with a simple tool of ``baseline`` in the place of training alone."""
+        """Return the benefit with a ``baseline`` model in place of training alone."""
         halves = {**self.halves, "alone": self.halves[name]} if self.halves else {}
         return replace(self, scores={**self.scores, "alone": self.baseline[name]}, halves=halves, baseline={})
 
     @property
     def found(self) -> list[Gain]:
-        """Gains and losses there is evidence of: in the mean over sites, over all but one, then the largest."""
+        """Gains and losses with evidence: means over sites, then over all but one, then single ones, largest first."""
 
         def claimed(gains: list[Gain]) -> list[Gain]:
             return [gain for gain in gains if gain.verdict in ("gains", "loses")]
@@ -250,11 +250,11 @@ class Benefit:
 
     @property
     def helps(self) -> bool:
-        """Whether there is evidence of any gain, of a site or in the mean over sites."""
+        """Whether there is evidence of any gain, of a site or on average over sites."""
         return any(gain.verdict == "gains" for gain in self.found)
 
     def save(self, path: str | Path) -> Path:
-        """Write all numbers as JSON, the whole file or none of it."""
+        """Write all numbers to a JSON file atomically."""
         return write_whole(path, json.dumps(self._told(), indent=1).encode())
 
     def _told(self) -> dict[str, Any]:
@@ -266,43 +266,43 @@ class Benefit:
 
     @cached_property
     def relative(self) -> bool:
-        """Whether gains are shares of an error: the metric is positive, and better the smaller it is."""
+        """Whether gains are relative reductions of an error: the metric is positive, and lower is better."""
         every = (*self.scores.values(), self.pairs, self.without, self.outside)
         return not self.higher_is_better and all(bool(((one > 0) | one.isnan()).all()) for one in every)
 
     def by_constants(self, by: str) -> bool:
-        """Tell whether constants stood for an arm's models on half of the splits: then these have no part in a gain."""
+        """Return whether constants replaced an arm's models on at least half of the splits."""
         chosen = self.chosen.get(by, [])
         return 2 * chosen.count(self.flat) >= max(len(chosen), 1)
 
     def untold(self, by: str) -> bool:
-        """Tell whether neither of two kinds of models did better than constants, so that there is no gain or loss.
+        """Return whether constants replaced both an arm's models and those of training alone, so nothing is claimed.
 
-        Where those of training alone did, models no better than constants lose in the mean over sites.
+        If they replaced the arm's models only, the arm can lose on average over sites.
         """
         return self.by_constants(by) and self.by_constants("alone")
 
     @property
     def _whole(self) -> Scores:
-        """Scores by all that was trained, [R, K], of groups [R, K, K]."""
+        """Scores of everything that was trained, [R, K], of groups [R, K, K]."""
         return {**self.scores, **self.baseline, "pairs": self.pairs, "without": self.without, "constant": self.constant}
 
     def _better(self, score: Tensor, than: Tensor) -> Tensor:
-        """Return by how much scores are better: differences, or of errors logarithms of ratios."""
+        """Return the improvement of scores: differences, or log ratios for errors."""
         if self.relative:
             return (than / score).log()
         return score - than if self.higher_is_better else than - score
 
     def _mean_over_splits(self, scores: Tensor) -> Tensor:
-        """Return means over splits [...] of scores [R, ...]; of errors geometric ones."""
+        """Return means over splits [...] of scores [R, ...]; geometric means for errors."""
         return scores.log().nanmean(0).exp() if self.relative else scores.nanmean(0)
 
     def _shown(self, gain: Tensor) -> Tensor:
-        """Return gains as they are shown: of logarithms, shares by which an error falls."""
+        """Convert gains for display: log ratios become relative reductions of the error."""
         return -torch.expm1(-gain) if self.relative else gain
 
     def _differences(self, of: Callable[[Scores], Compared], ratio: Tensor, than: int) -> Differences:
-        """Return gains of a family, [by, k], over one of the others; errors below the floor count as that."""
+        """Return a family's gains, [by, k], over one of the others; errors are raised to the floor."""
 
         def gains(given: Scores) -> Tensor:
             score, others, axis = of(given)
@@ -322,14 +322,14 @@ class Benefit:
         sites: Sequence[str],
         unknown: Tensor | None = None,
     ) -> list[Gain]:
-        """Return a family of gains, [by, k], over training alone, with what there is evidence of."""
+        """Return a family of gains, [by, k], over training alone, with verdicts."""
         found, *rivals = (self._differences(of, ratio, than) for than in range(3))
         level = LEVELS[family] * self.level
         p_value, bar = judge(found, rivals, level, unknown)
         score, others, axis = of(self._whole)
         scores, alone, constant = map(self._mean_over_splits, (score.movedim(axis, 1), *others[:2]))
         gains, lows, highs, bars = (self._shown(one) for one in (found.mean, found.low, found.high, bar))
-        if self.metric in SHARES:  # no difference of shares goes further, and a t-interval of few splits may
+        if self.metric in SHARES:  # differences of shares are within [-1, 1], but a t-interval of few splits may not be
             lows, highs = lows.clamp(min=-1), highs.clamp(max=1)
         numbers = torch.stack([one.movedim(axis, 0) for one in (gains, lows, highs, p_value, bars)], -1)
         told = []
@@ -337,7 +337,7 @@ class Benefit:
             for a, name in enumerate(by):
                 gain, low, high, p, least = numbers[a, k].tolist()
                 reached, models = float(scores[a, k]), MODELS.get(family, name)
-                stood = self.by_constants(models)  # by one choice for all sites, or pairs
+                stood = self.by_constants(models)  # chosen once for all sites, or pairs
                 verdict: Verdict = "no evidence"
                 if math.isnan(reached):
                     if name not in self.arms:

@@ -1,4 +1,4 @@
-"""Work in several processes: the seeds of a comparison, the splits of `graphcollab.benefit`."""
+"""Multiprocessing over the seeds of a comparison and the splits of `graphcollab.benefit`."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from graphcollab.comm.meeting import ProcessLostError
 T = TypeVar("T")
 R = TypeVar("R")
 
-QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # of libraries, as they load
+QUIET = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)  # from libraries on import
 
 
 def play_in_processes(trials: Trials, seeds: Sequence[int], n_jobs: int) -> Generator[Played]:
-    """Yield what comes of all contestants, seed by seed in order, each in one process; Ctrl-C ends all of them."""
+    """Yield the trials of all contestants in the order of seeds, each seed in one process; Ctrl-C stops all of them."""
     played = map_in_processes(partial(_play, replace(trials, progress=False)), seeds, n_jobs)
     total = len(seeds) * len(trials.contestants)
     with closing(played), progress_bar(total, "trial", trials.progress) as progress:
@@ -41,16 +41,16 @@ def play_in_processes(trials: Trials, seeds: Sequence[int], n_jobs: int) -> Gene
 
 
 def progress_bar(total: int, unit: str, shown: bool) -> tqdm[Any]:
-    """Return a progress bar on standard error; of a command that writes that to a file, one with a line a minute."""
+    """Return a progress bar on standard error; for commands that redirect it to a file, print one line per minute."""
     log: dict[str, Any] = {"delay": 60, "mininterval": 60} if AS_OPTIONS.get() and not sys.stderr.isatty() else {}
     return tqdm(total=total, unit=unit, disable=not shown, **log)
 
 
 def map_in_processes(function: Callable[[T], R], items: Iterable[T], n_jobs: int) -> Generator[R]:
-    """Yield what a function makes of items, in their order; each is worked on in one process.
+    """Yield the results of a function for items, in order, each computed in one process.
 
-    Every process has its share of the caller's threads. Functions travel by joblib, also lambdas, and scripts need no
-    ``if __name__ == "__main__"``. Warnings are given here again.
+    Every process has its share of the caller's threads. Functions are sent by joblib, including lambdas, and scripts
+    need no ``if __name__ == "__main__"``. Warnings are issued again in this process.
     """
     if launched():
         raise ConflictError(
@@ -72,7 +72,7 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], n_jobs: int
             f"one of the processes of n_jobs={n_jobs} was ended by the system, as where memory is used up: take fewer",
         ) from error
     finally:
-        with own_filter("ignore"):  # joblib's word for what nobody waits for any more
+        with own_filter("ignore"):  # joblib warns of results that are no longer awaited
             told.close()
 
 
@@ -96,11 +96,11 @@ def _play(trials: Trials, seed: int) -> list[Played]:
 
 
 def _sendable(error: Exception) -> Exception:
-    """Return an error that another process can read: itself, or one of the same name that says the same."""
+    """Return an error that another process can unpickle: itself, or one of the same name and message."""
     try:
         if str(pickle.loads(pickle.dumps(error))) == str(error):
             return error
-    except Exception:  # its class takes other arguments than a text
+    except Exception:  # its class takes arguments other than a text
         pass
     base: Any = ArithmeticError if isinstance(error, ArithmeticError) else RuntimeError
     return type(type(error).__name__, (base,), {})(str(error))

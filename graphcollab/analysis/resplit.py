@@ -1,4 +1,4 @@
-"""The same samples dealt anew: other training, validation and test samples of every site."""
+"""New random training, validation and test splits of the same samples of every site."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Part = Annotated[float, Real(above=0, below=1)]
 
 @checked
 def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part | None = None) -> Tasks:
-    """Put every site's samples together and deal them out anew, class by class where they have labels.
+    """Pool every site's samples and split them again, stratified by class if they have labels.
 
-    Samples of one group stay together (``group`` of `Tasks.from_frame`). Inputs stay as they are: if they were
-    standardized by the training samples, do that again for every split by giving `benefit` a function of the seed.
+    Samples of one group stay together (``group`` of `Tasks.from_frame`). Inputs are unchanged: if they were
+    standardized by the training samples, give `benefit` a function of the seed that standardizes them on every split.
 
     Args:
-        tasks: Tasks, whose splits are forgotten.
-        seed: Seed of the draw.
-        test: Share of a site's samples for testing. Default: as many of all sites' samples as there are now, or 0.25.
-        val: Share of the others for validation. Default: as many as there are now, or 0.2.
+        tasks: Tasks, whose splits are discarded.
+        seed: Seed of the split.
+        test: Share of a site's samples for testing. Default: the current share over all sites, or 0.25.
+        val: Share of the remaining samples for validation. Default: the current share, or 0.2.
 
     Example:
         >>> x, y = torch.randn(20, 3), torch.randint(2, (20,))
@@ -54,9 +54,9 @@ def resplit(tasks: Tasks, seed: Seed = 0, *, test: Part | None = None, val: Part
 
 
 def halve_tests(tasks: Tasks, seed: int) -> Tasks:
-    """Add two splits (`HALVES`) with half of every site's test samples each, class by class where they have labels."""
+    """Add two splits (`HALVES`) with half of every site's test samples each, stratified by class for labels."""
     split = tasks.splits["test"]
-    pool, place = tasks.pools[split.pool], split.index.clamp(min=0)  # those elsewhere are only counted
+    pool, place = tasks.pools[split.pool], split.index.clamp(min=0)  # samples in other processes are only counted
     if pool.group is not None:
         tasks.require_here(torch.arange(tasks.num_nodes), ", so their groups cannot be halved")
     labels = strata(pool.targets.cpu(), tasks.loss)

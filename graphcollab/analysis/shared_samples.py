@@ -1,4 +1,4 @@
-"""Whether the seeds of a comparison share their samples, so that what they say is not independent."""
+"""Detection of samples shared between the seeds of a comparison, whose results are then not independent."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Over: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class Samples:
-    """Which samples a seed's tasks are made of, however they are dealt out.
+    """The samples of a seed's tasks, independent of their partition.
 
     Args:
-        train: How many different samples are trained on.
-        test: How many are tested on.
-        share: Which share of all samples that are there the tasks use.
-        of_nodes: Fingerprint of every node's samples, whatever they are used for.
-        of_all: Fingerprint of all samples that are there, whosever they are.
+        train: Number of distinct training samples.
+        test: Number of distinct test samples.
+        share: Share of all available samples that the tasks use.
+        of_nodes: Fingerprint of every node's samples, independent of splits.
+        of_all: Fingerprint of all available samples, independent of nodes.
     """
 
     train: int
@@ -41,11 +41,11 @@ class Samples:
 
 
 def identify_samples(tasks: Tasks) -> Samples:
-    """Return which samples tasks are made of; processes that have the samples of some nodes each call it together.
+    """Identify the samples of tasks; if nodes are divided among processes, all of these call it together.
 
-    Samples are told apart by places and targets, not inputs: those of a table are standardized by training rows, which
-    differ from seed to seed. Sites tell how many they have, and go by their own: from a fingerprint of few samples
-    others could find out how many are of which class.
+    Samples are identified by position and target, not by input: inputs of a table are standardized by training rows,
+    which differ between seeds. Sites share how many samples they have, and identify them locally: from a fingerprint of
+    few samples, others could infer class counts.
     """
     plane = plane_of(tasks)
     own = _of_own(tasks if plane.alone else tasks.select(plane.own))
@@ -56,7 +56,7 @@ def identify_samples(tasks: Tasks) -> Samples:
 
 
 def _of_own(tasks: Tasks) -> tuple[int, int, int, int, str, str]:
-    """Return of samples that are here how many are used, there, for training, for testing, and two fingerprints."""
+    """Return the numbers of used, available, training and test samples in this process, and two fingerprints."""
     pairs: list[Tensor] = []  # nodes and values of all their samples
     places, used = [], 0
     for name, pool in tasks.pools.items():
@@ -77,7 +77,7 @@ def _of_own(tasks: Tasks) -> tuple[int, int, int, int, str, str]:
 
 
 def correction(seeds: Sequence[tuple[str, Samples | None]], over: Over) -> tuple[float, str]:
-    """Return the ratio that corrects intervals over seeds (tasks' fingerprint, samples), and what to say of it."""
+    """Return the ratio that corrects intervals over seeds (fingerprint of tasks, samples), with an explanation."""
     known = [samples for _, samples in seeds if samples is not None]
     if len(seeds) < 2:
         return 0.0, ""
@@ -112,10 +112,10 @@ def _values(targets: Tensor) -> Tensor:
 
 
 def _summary(node: Tensor, value: Tensor) -> str:
-    """Return what does not change where the targets of every node are scaled and shifted, or put in another order.
+    """Return a summary that is invariant to scaling, shifting and reordering the targets of every node.
 
-    That is how often each class occurs, or of real targets the skewness, mean over nodes; both tell samples that are
-    drawn afresh from those that are dealt anew.
+    It is the frequency of each class, or, for real targets, the mean skewness over nodes; both distinguish newly drawn
+    samples from new partitions of the same samples.
     """
     if len(value) and bool((value == value.round()).all()):
         keys, counts = torch.stack([node.double(), value]).unique(dim=1, return_counts=True)

@@ -1,4 +1,4 @@
-"""What `compare` keeps of every run."""
+"""`Trial`: the results of one run in `compare`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcollab.train.identity import identify_models
 from graphcollab.train.result import Result
 
 SHARES = tuple(name for name, metric in METRICS.items() if metric.is_share)
-MOST_KEPT = 100  # nodes of which it is kept what they gave each other
+MOST_KEPT = 100  # maximum number of nodes for which weights are kept
 METRIC_COLUMNS = ("mean", "worst10", "worst20", "std")
 COLUMNS = (*METRIC_COLUMNS, "bytes_per_node", "seconds")
 
@@ -29,29 +29,29 @@ class Trial:
     Args:
         method: Name of the method.
         seed: Seed of tasks and run.
-        setting: What was chosen from the grid.
-        validation: Mean validation metric of the returned models; NaN where there is none, or a node diverged.
-        summary: Test metric over nodes, bytes and seconds; ``nodes`` says over how many the mean is.
+        setting: Values chosen from the grid.
+        validation: Mean validation metric of the returned models; NaN without one, or if a node diverged.
+        summary: Test metric over nodes, bytes and seconds; ``nodes`` is the number of nodes in the mean.
         curve: Rounds and mean test metric at every evaluation.
-        per_node: Test metric of every node's returned model; NaN where a node has none.
+        per_node: Test metric of every node's returned model; NaN for nodes without one.
         test_loss: Mean test loss of the returned models.
         seconds: Seconds since the start at every evaluation.
-        sent: Bytes that a node had sent at every evaluation, mean over nodes.
-        messages: Messages that all nodes together had sent at every evaluation.
-        prepared: How many of them prepared the nodes' tables, before the first round.
-        local_steps: How many local steps a node has taken, mean over nodes, if it was there in all rounds. What a judge
-            or a weigher trains besides is not counted.
-        round_steps: How many of them are a round's, of the last or the next one, whichever takes more.
-        models: How many models a node trained by such steps, its own and those beside it (personal ones, references).
-        failure: What went wrong, if the trial failed; all its numbers are NaN then.
-        findings: What the run found wrong with nodes or with weights.
-        tasks: Fingerprint of nodes and samples; empty where it is not known.
-        architectures: Fingerprint of the nodes' models without their parameters' values; empty where it is not known.
-        samples: Which samples the tasks are made of, however they are dealt out; None where that is not known.
-        weights: What nodes gave each other in the last round, [K, K], receivers in rows, where that was learned and
-            there are no more than 100 nodes; else None.
-        tested: On how many test samples every node is judged whose metric is in the mean, by the node's name.
-        kept: After how many rounds models were as the returned ones are.
+        sent: Bytes sent by a node until every evaluation, mean over nodes.
+        messages: Messages sent by all nodes together until every evaluation.
+        prepared: Number of these messages that prepared the nodes' tables, before the first round.
+        local_steps: Local steps of a node that participated in all rounds, mean over nodes. Additional training to
+            evaluate models or to compute weights is not counted.
+        round_steps: Local steps of a round, the last or the next one, whichever has more.
+        models: Number of models that a node trains in such steps: its own and additional ones (personal, references).
+        failure: The error, if the trial failed; all its numbers are NaN then.
+        findings: Problems with nodes or weights found in the run.
+        tasks: Fingerprint of nodes and samples; empty if unknown.
+        architectures: Fingerprint of the nodes' models without their parameter values; empty if unknown.
+        samples: Identity of the samples, independent of their partition; None if unknown.
+        weights: Weights between nodes in the last round, [K, K], receivers in rows, if they were learned and there are
+            at most 100 nodes; else None.
+        tested: Number of test samples of every node whose metric is in the mean, by name.
+        kept: Number of rounds after which the returned models were kept.
     """
 
     method: str
@@ -80,22 +80,22 @@ class Trial:
 
     @property
     def rounds(self) -> float:
-        """How many rounds were played; NaN where that is not known."""
+        """Number of rounds; NaN if unknown."""
         return self.curve[0][-1] if len(self.curve[0]) else math.nan
 
     @property
     def isolated(self) -> int:
-        """How many nodes were left behind since they diverged."""
+        """Number of nodes that were isolated because they diverged."""
         return int(self.summary.get("isolated", 0))
 
     @property
     def found(self) -> set[str]:
-        """Codes of what was found wrong."""
+        """Codes of the findings."""
         return {finding.code for finding in self.findings}
 
     @classmethod
     def from_result(cls, method: str, seed: int, setting: Mapping[str, Any], result: Result, **known: Any) -> Trial:
-        """Return what is kept of a run, and what is ``known`` of its tasks."""
+        """Make a trial from a run and the ``known`` facts about its tasks."""
         history, summary = result.history, result.summary()
 
         def final(name: str) -> float:
@@ -133,7 +133,7 @@ class Trial:
 
 
 def _learned_weights(result: Result) -> Tensor | None:
-    """Return what nodes gave each other, [K, K], where that was learned and they are not too many."""
+    """Return the weights between nodes, [K, K], if they were learned and there are not too many nodes."""
     count, last = result.tasks.num_nodes, result.method.last(result.data.round)
     if count > MOST_KEPT or not last.exchange.along_edges or not learned(result.method, last):
         return None

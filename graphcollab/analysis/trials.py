@@ -29,15 +29,15 @@ from graphcollab.train.settings import Checkpoint
 from graphcollab.train.start import Model, tasks_of
 
 OF_TRIALS = ("patience", "callbacks")
-"""Settings of `run` that are for trials only."""
+"""Settings of `run` that apply to trials only."""
 
-LOOKS = 20  # how often final models are evaluated
-MODEL = "model"  # the setting under which a comparison says which of several models a trial has
+LOOKS = 20  # number of evaluations of final models
+MODEL = "model"  # name of the setting that holds a trial's model if there are several
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """One method with one setting, the ``number``-th of its grid, and what it may spend."""
+    """One method with one setting, the ``number``-th of its grid, and its budget."""
 
     name: str
     number: int
@@ -54,19 +54,19 @@ class Contestant:
     def play(
         self, settings: Mapping[str, Any], seed: int, tasks: Tasks, rounds: int, method: Method | None = None
     ) -> Result:
-        """Run the method, or another one without a graph, for all rounds; nodes that diverge are left behind."""
+        """Run the method, or another one without a graph, for all rounds; nodes that diverge are isolated."""
         own = {name: value for name, value in settings.items() if name not in OF_TRIALS}
         own |= {"rounds": rounds, "evaluate_every": max(1, rounds // LOOKS), "seed": seed, "on_nonfinite": "isolate"}
         return run(method or self.method(), tasks, self.model, self.graph if method is None else None, **own)
 
 
 Played: TypeAlias = tuple[Trial, Result | None, Exception | None]
-"""A trial, and its result or the error that it failed with."""
+"""A trial, and its result or the error with which it failed."""
 
 
 @dataclass(frozen=True)
 class Trials:
-    """All contestants, and what they are run on; arguments are those of `compare`."""
+    """All contestants, and the data and settings of their runs; arguments are those of `compare`."""
 
     contestants: Sequence[Contestant]
     tasks: Callable[[int], Tasks]
@@ -75,7 +75,7 @@ class Trials:
     progress: bool = False
 
     def draw(self, seed: int) -> Tasks:
-        """Return the tasks of a seed, once it is clear that they are good for all contestants."""
+        """Return the tasks of a seed after checking that they suit all contestants."""
         drawn = tasks_of(self.tasks, seed)
         if int(drawn.sizes("test").sum()) == 0:
             raise EmptyError(
@@ -87,21 +87,21 @@ class Trials:
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:
             held = setting(val_fraction=0.2)
             raise EmptyError("tasks", f"grids are searched on validation samples, and there are none: hold out {held}")
-        for one in first:  # all methods before the first is run
+        for one in first:  # check all methods before the first run
             one.method().check(drawn)
         return drawn
 
     def play_all(self, seeds: Sequence[int], drawn: Tasks) -> Generator[Played]:
-        """Run all contestants on all seeds, one after the other; the first seed's tasks are drawn already."""
+        """Run all contestants on all seeds in order; the first seed's tasks are given."""
         for number, seed in enumerate(seeds):
             yield from self.play(seed, None if number else drawn)
 
     def play(self, seed: int, drawn: Tasks | None = None) -> Iterator[Played]:
-        """Run all contestants on a seed, one after the other, on tasks that may be drawn already."""
+        """Run all contestants on a seed in order, on tasks that may be given."""
         given: Tasks | Exception
         known: dict[str, Any] = {}
         try:
-            with own_filter("ignore", code="quality", subject="metric"):  # said of the first seed
+            with own_filter("ignore", code="quality", subject="metric"):  # reported for the first seed
                 given = self.draw(seed) if drawn is None else drawn
             known = {"tasks": identify_tasks(given), "samples": identify_samples(given)}
         except Exception as error:
@@ -112,9 +112,9 @@ class Trials:
                     raise given
                 result = self._run(one, seed, given)
             except (InUseError, OtherRunError, ProcessLostError):
-                raise  # these say nothing of the trial, and what is finished is in the folders
+                raise  # unrelated to the trial; finished ones are in the folders
             except Exception as error:
-                if _of_machine(error):  # nor does a full disk
+                if _of_machine(error):  # such as a full disk, also unrelated to the trial
                     error.add_note(f"in the trial of method {one.name!r} with {dict(one.point)} on seed {seed}")
                     raise
                 lost = dict.fromkeys(COLUMNS, math.nan)
@@ -140,6 +140,6 @@ class Trials:
 
 
 def _of_machine(error: Exception) -> bool:
-    """Tell whether a machine has failed, its disk or its memory, whatever the setting was; also another process's."""
+    """Return whether an error is a failure of the machine (disk, memory), here or in another process."""
     disk = isinstance(error, OSError) or (isinstance(error, SafetensorError) and "os error" in str(error))
     return disk or used_up(error)

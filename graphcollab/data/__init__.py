@@ -1,6 +1,6 @@
-"""What nodes own: their samples, how a dataset is dealt out to them, and the batches they train on.
+"""The data of nodes: samples, partitions of datasets over nodes, and training batches.
 
-Builders of tasks raise a ``ValueError`` where samples or classes are too few, and say how many are needed.
+Builders of tasks raise a ``ValueError`` if there are too few samples or classes, and state how many are needed.
 """
 
 from typing import TYPE_CHECKING

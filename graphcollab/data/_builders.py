@@ -1,4 +1,4 @@
-"""Ways to make `Tasks`: of every node's samples, of flat arrays, and of a table."""
+"""Builders of `Tasks`: from per-node samples, from flat arrays and from a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Part: TypeAlias = Annotated[float, Real(least=0, below=1)]
 
 
 class TaskFields(TypedDict, total=False):
-    """What every builder takes besides its own arguments, see `Tasks`."""
+    """Arguments that every builder accepts in addition to its own; see `Tasks`."""
 
     names: Names | None
     loss: AnyLoss
@@ -41,7 +41,7 @@ class TaskFields(TypedDict, total=False):
 
 
 class Builders:
-    """What `Tasks` inherits its ways to be made from."""
+    """Constructors that `Tasks` inherits."""
 
     @classmethod
     @checked
@@ -58,21 +58,21 @@ class Builders:
         statistics: Statistics = HERE,
         **kwargs: Unpack[TaskFields],
     ) -> Self:
-        """Build tasks from every node's own arrays or datasets.
+        """Build tasks from one dataset per node.
 
         Args:
-            train: One pair (inputs, targets), dict or torch ``Dataset`` per node. A dict by name is sorted by name.
-                Randomness is keyed by the node's name, in a list without ``names`` by its place. A dict, also as a
-                sample of a ``Dataset``, may have weights as its entry ``"weight"``, see `from_arrays`; all nodes have
-                some then, in every split.
-            val: Validation samples per node, given like ``train``. Default: ``val_fraction`` of the training samples,
-                drawn at random.
-            test: Test samples per node, if there are any.
+            train: One pair (inputs, targets), dict or torch ``Dataset`` per node. A dict keyed by node name is sorted
+                by name. Randomness is keyed by the node's name, or by its position in a list without ``names``. A
+                node's dict, or a dict returned as a sample of a ``Dataset``, may contain sample weights under
+                ``"weight"`` (see `from_arrays`); then all nodes must have weights, in every split.
+            val: Validation samples per node, in the same format as ``train``. Default: ``val_fraction`` of the training
+                samples, drawn at random.
+            test: Optional test samples per node.
             val_fraction: Share of training samples set aside for validation when ``val`` is not given.
-            seed: Seed of that draw.
-            stratify: Whether it holds out some of every class; see `hold_out`.
-            cluster: True cluster of every node where it is known, [K], in the order of ``train``.
-            statistics: Statistics over all samples where some are elsewhere.
+            seed: Seed of this random split.
+            stratify: Whether to stratify this split by class; see `hold_out`.
+            cluster: True cluster of every node, [K], in the order of ``train``, if known.
+            statistics: Statistics over all samples, if some are in other processes.
             kwargs: ``names``, ``loss``, ``metric``, ``node_id``.
         """
         pools, splits, about = gathered(train, val, test, {**kwargs, "cluster": cluster})
@@ -102,36 +102,36 @@ class Builders:
         metric: AnyMetric = "accuracy",
         statistics: Statistics = HERE,
     ) -> Self:
-        """Build tasks from flat arrays, with a column that says whose row it is.
+        """Build tasks from flat arrays and an array that assigns every row to a node.
 
-        Nodes are sorted by name, and randomness is keyed by it: only the order of a node's own rows matters. Arrays of
-        float32 and int64 are not copied.
+        Nodes are sorted by name, and randomness is keyed by name: only the order of rows within a node matters.
+        float32 and int64 arrays are not copied.
 
         Args:
             inputs: Samples of all nodes, [N, ...].
             targets: Class labels from 0, [N], or real values, [N] or [N, D].
-            node: The name of every row's node, [N]: strings or whole numbers.
-            weight: Weight of every row in losses and metrics of its node, which are then weighted means, [N]: finite,
-                not negative; only ratios within a node matter. Numbers of rows count each as one. Default: all count
-                alike.
-            group: Group of every row, such as the patient whose visit it is, [N]: all rows of a group are in one split,
-                also at other nodes, and where `graphcollab.benefit` deals them anew. Only numbers from 0 or 1 on at
-                every node, with few gaps, are groups of their own there.
-                Default: every row is by itself.
+            node: Node name of every row, [N]: strings or integers.
+            weight: Weight of every row in the losses and metrics of its node, which become weighted means, [N]. Weights
+                must be finite and nonnegative; only their ratios within a node matter. Row counts are unweighted.
+                Default: equal weights.
+            group: Group of every row, such as the patient of a visit, [N]. All rows of a group stay in the same split,
+                across nodes as well, and when `graphcollab.benefit` redraws the splits. Exception: if numeric groups
+                run from 0 or 1 at every node, with few gaps, the same number at two nodes means two groups.
+                Default: every row is its own group.
             split: ``"train"``, ``"val"`` or ``"test"`` for every row, [N]. Default: drawn at random.
-            val_fraction: Share of a node's training rows, or of their groups, set aside for validation, where ``split``
-                names none.
-            test_fraction: Share of a node's rows, or groups, set aside for testing, where ``split`` is not given.
-            stratify: Whether some rows of every class are set aside; see `hold_out`.
-            seed: Seed of the draws.
+            val_fraction: Share of a node's training rows, or of their groups, set aside for validation if ``split``
+                contains no ``"val"``.
+            test_fraction: Share of a node's rows, or groups, set aside for testing if ``split`` is not given.
+            stratify: Whether to stratify the random splits by class; see `hold_out`.
+            seed: Seed of the random splits.
             loss: See `Tasks`.
             metric: See `Tasks`.
-            statistics: Statistics over all samples where some are elsewhere.
+            statistics: Statistics over all samples, if some are in other processes.
 
         Raises:
-            ValueError: If the lengths differ, a row has no name, another split, a value that is not finite or a
-                negative weight, or a node has too few rows, or in a split none whose weight is above 0. The message
-                names row and site.
+            ValueError: If the lengths differ, a row has no node name, an unknown split, a non-finite value or a
+                negative weight, or if a node has too few rows, or no positive weight in some split. The message names
+                the row and the site.
 
         Example:
             >>> import numpy as np
@@ -198,54 +198,58 @@ class Builders:
         metric: AnyMetric | None = None,
         statistics: Statistics = HERE,
     ) -> Self:
-        """Build tasks from a table with a column that says whose row it is.
+        """Build tasks from a table with a column that assigns every row to a site.
 
-        Numbers are standardized, missing ones become the mean, text is encoded one-hot, as fitted on training rows
-        only; no row leaves its site: `preparation` says what sites share. Nodes are known by name, as in `from_arrays`.
+        Numbers are standardized, missing numbers become the mean, and text is one-hot encoded, all fitted on training
+        rows only. No row leaves its site; `preparation` lists what sites share. Nodes are keyed by name, as in
+        `from_arrays`.
 
         Args:
-            frame: A frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or
+            frame: A pandas or polars frame, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or
                 Parquet file, or a dict {site: any of these}.
-            node: The column with the names of sites. In a dict by site it may be there or not.
+            node: The column with the site names. Optional if ``frame`` is a dict by site.
             target: The column to predict. Text and whole numbers are classes, other numbers are real values, unless
-                ``loss`` says otherwise: ``"mse"`` is for real values, ``"poisson"`` for counts, ``"cross_entropy"`` and
+                ``loss`` decides: ``"mse"`` is for real values, ``"poisson"`` for counts, ``"cross_entropy"`` and
                 ``"bce"`` for classes.
-            event: The column that says by 1 and 0, 2 and 1, or true and false whether ``target``, a time, is that of an
-                event, or else none was seen until then. The loss is ``"cox"`` by default.
-            weight: The column with the weights of rows, or a weight for every row; see `from_arrays`. The preparation
-                counts all rows alike.
-            class_weight: What rows count in the loss by their class, {class: weight}, 1 where none is given;
-                ``"balanced"``: rows / (classes · rows of the class), over the training rows of all sites. Metrics do
-                not heed it.
-            columns: The columns to predict from. Default: all others but those in ``leave_out``.
-            leave_out: The columns not to predict from, where ``columns`` does not say from which.
-            categorical: Those whose numbers are categories. Columns of text always are.
-            categories: All categories of some columns, of the target all classes, {column: names}: no names are shared
-                then, and other values count as unknown.
-            pooled: ``"sums"``: means and deviations of all sites, from sums that they share. ``"per_site"``: every
-                site's own. Names of categories and classes are shared in any case.
-            indicator_above: Columns missing in a larger share of training rows get an indicator, a further number.
-            standardize_target: Whether real targets are standardized too. Loss and metric are then in these units, and
-                ``preparation.restore`` brings predictions back.
-            preparation: What other tasks were prepared by, for newcomers and further rows: nothing is fitted. Of the
-                arguments above, columns may be named if they are the same ones; the others do not count.
-            refit: Whether means and deviations are fitted all the same, and only the columns, categories, classes and
-                indicators of ``preparation`` are kept. So models fit other splits, which may lack a rare category.
-            group: The column of groups, such as patients, or a name for every row; see `from_arrays`.
-            split: The column with ``"train"``, ``"val"`` or ``"test"``, or these words for every row. Default: drawn at
-                random.
-            drop_missing_target: Whether rows without a target, or without the name of a site, are left out, with a
-                warning; else they are an error.
-            min_rows: Sites with fewer rows, or groups, are left out, with a warning that names them.
+            event: The column that indicates, as 1/0, 2/1 or true/false, whether ``target`` is the time of an event or a
+                censoring time. The default loss is then ``"cox"``.
+            weight: The column with row weights, or one weight per row; see `from_arrays`. The preparation ignores
+                weights.
+            class_weight: Loss weight of every row by its class, {class: weight}, 1 for classes not listed.
+                ``"balanced"``: rows / (classes · rows of the class), over the training rows of all sites. Metrics
+                ignore class weights.
+            columns: The input columns. Default: all other columns except those in ``leave_out``.
+            leave_out: Columns to exclude from the inputs if ``columns`` is not given.
+            categorical: Numeric columns to treat as categories. Text columns are always categorical.
+            categories: All categories of some columns, and all classes of the target, {column: names}. Sites then share
+                no names of these columns, and other values count as unknown.
+            pooled: ``"sums"``: means and standard deviations over all sites, computed from shared sums. ``"per_site"``:
+                separate ones for every site. Names of categories and classes are shared either way.
+            indicator_above: Columns missing in a larger share of training rows get an indicator as an additional
+                feature.
+            standardize_target: Whether to standardize real targets, too. Loss and metric are then in standardized
+                units, and ``preparation.restore`` converts predictions back.
+            preparation: The preparation of other tasks, for new sites or additional rows; nothing is fitted. If given,
+                ``node``, ``target``, ``columns``, ``leave_out`` and ``categorical`` must agree with it. ``categories``
+                is not allowed, and without ``refit``, ``pooled``, ``indicator_above`` and ``standardize_target`` are
+                ignored.
+            refit: Whether to fit means and standard deviations anyway and keep only the columns, categories, classes
+                and indicators of ``preparation``. Models then fit other splits, in which a rare category may be absent.
+            group: The column of groups, such as patients, or one name per row; see `from_arrays`.
+            split: The column with ``"train"``, ``"val"`` or ``"test"``, or one of these words per row. Default: drawn
+                at random.
+            drop_missing_target: Whether to drop rows without a target, a site name or a known ``event``, with a
+                warning. Otherwise they raise an error.
+            min_rows: Drop sites with fewer rows, or groups, with a warning that names them.
             val_fraction, test_fraction, stratify, seed: See `from_arrays`.
             loss: See `Tasks`. Default: ``"cross_entropy"`` for classes, ``"mse"`` for real values.
             metric: See `Tasks`. Default: ``"accuracy"`` for classes, ``"mae"`` for real values,
                 ``"poisson_deviance"`` for counts, ``"concordance"`` for times.
-            statistics: Statistics over all rows where some are elsewhere.
+            statistics: Statistics over all rows, if some are in other processes.
 
         Raises:
-            ValueError: If a column is not there or not what it must be, or as `from_arrays`. The message names column,
-                row and site.
+            ValueError: If a column is missing or invalid, or for any reason given in `from_arrays`. The message names
+                the column, the row and the site.
 
         Example:
             >>> from graphcollab import Tasks

@@ -1,4 +1,4 @@
-"""Counts of events, and times until one or until nobody looked any more: which there can be, and which were seen."""
+"""Event targets: counts of events, and possibly censored times to an event."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from graphcollab.data._sites import Sites
 from graphcollab.data._values import is_missing
 from graphcollab.data.table import Table
 
-FEW = 5  # events at a site, below which nothing much can be learned or told
+FEW = 5  # events at a site; with fewer, little can be learned or evaluated
 
-OF_EVENTS = {"poisson": "counts, whole numbers from 0 on", "cox": "times from 0 on"}  # what losses of events are for
+OF_EVENTS = {"poisson": "counts, whole numbers from 0 on", "cox": "times from 0 on"}  # targets of event losses
 
 
 def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str], loss: str) -> None:
-    """Refuse targets [N] that are no counts or times; the message names the first by ``at``."""
+    """Reject targets [N] that are not valid counts or times; the message names the first, formatted by ``at``."""
     odd = (numbers < 0) | ((numbers != np.round(numbers)) & (loss == "poisson"))
     if odd.any():
         row = int(odd.argmax())
@@ -31,7 +31,7 @@ def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str]
 
 
 def read_events(table: Table, name: str, sites: Sites) -> np.ndarray:
-    """Return the column of events, [N], of numbers 0, 1 and 2."""
+    """Return the event column, [N], with values 0, 1 and 2."""
     values = table.column(name, f"event={name!r}")
     odd = np.array([one not in (0, 1, 2) for one in values.tolist()])
     if odd.any():
@@ -47,7 +47,7 @@ def read_events(table: Table, name: str, sites: Sites) -> np.ndarray:
 
 
 def coded(name: str | None, events: np.ndarray, every: Iterable[float]) -> tuple[np.ndarray, list[Finding]]:
-    """Return events as 0 and 1, given which numbers there are at all sites, and a finding where they were 1 and 2."""
+    """Return events as 0 and 1, given the values used at all sites, with a finding if they were coded 1 and 2."""
     numbers = {*every}
     if 2 not in numbers:
         return events, []
@@ -62,7 +62,7 @@ def coded(name: str | None, events: np.ndarray, every: Iterable[float]) -> tuple
 
 
 def of_few_events(name: str, sites: Sequence[str], owner: np.ndarray, events: np.ndarray) -> list[Finding]:
-    """Return the finding that sites have few events."""
+    """Return the finding that some sites have few events."""
     counts = np.bincount(owner, events, len(sites)).astype(int).tolist()
     low = {site: count for site, count in zip(sites, counts, strict=True) if count < FEW}
     which = few([f"{site!r} {count}" for site, count in low.items()])

@@ -1,4 +1,4 @@
-"""Tables in CSV, Excel and Parquet files, read by pandas; CSV cells first as text, to refuse ambiguous numbers."""
+"""Tables in CSV, Excel and Parquet files, read by pandas; CSV cells first as text, to reject ambiguous numbers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Read = Callable[[str], np.ndarray]
 
 
 def existing(path: Path) -> Path:
-    """Return the path of a file that may be a table."""
+    """Return the path of an existing file that may hold a table."""
     if path.is_dir():
         raise InvalidValueError(
             f"file {path}", f"{path} is a folder: give the path of a file, or {{site: path}} for several"
@@ -44,32 +44,32 @@ def existing(path: Path) -> Path:
 
 
 def is_csv(path: Path) -> bool:
-    """Return whether a file is text, by its name."""
+    """Return whether a file name indicates a text file."""
     return path.suffix.lower() not in (*_SHEETS, *_PARQUET)
 
 
 def read_frame(path: Path) -> Any:
-    """Return the frame of an Excel or Parquet file; of a workbook the first sheet."""
+    """Return the frame in an Excel or Parquet file; of a workbook, the first sheet."""
     try:
         if path.suffix.lower() in _PARQUET:
             return importlib.import_module("pyarrow.parquet").ParquetFile(path).read()
-        pandas: Any = importlib.import_module("pandas")  # takes half a second
+        pandas: Any = importlib.import_module("pandas")  # takes half a second to import
         return pandas.read_excel(path, dtype=object, keep_default_na=False, na_values=[""])
     except ImportError as error:
         package = "pyarrow" if path.suffix.lower() in _PARQUET else "openpyxl"
         raise MissingPackageError(
             package, f"{path} needs a further package: pip install {package}, or save the table as CSV ({error})"
         ) from error
-    except Exception as error:  # of any of the libraries that pandas asks
+    except Exception as error:  # from any library that pandas uses
         raise FormatError(f"file {path}", f"{path} cannot be read: {error}") from error
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], int, Read]:
-    """Return the names of a file's columns, how many rows it has, and what reads a column: numbers or text."""
+    """Return a file's column names, its number of rows, and a function that reads a column as numbers or text."""
     (header, *rows), separator = _cells(path)
     names = [str(name).strip() for name in header]
     if names[0] == "" and [row[0] for row in rows] in ([*map(str, range(k, k + len(rows)))] for k in (0, 1)):
-        names, rows = names[1:], [row[1:] for row in rows]  # pandas and R number rows in a column without a name
+        names, rows = names[1:], [row[1:] for row in rows]  # pandas and R write row numbers into an unnamed column
     _refuse_names(path, names, len(rows))
     columns = dict(zip(names, [[cell.strip() for cell in column] for column in zip(*rows, strict=True)], strict=True))
 
@@ -85,7 +85,7 @@ def read_csv(path: Path) -> tuple[tuple[str, ...], int, Read]:
 
 
 def _cells(path: Path) -> tuple[list[list[str]], str]:
-    import pandas  # takes half a second
+    import pandas  # takes half a second to import
 
     subject = f"file {path}"
     try:
@@ -157,14 +157,14 @@ def _refuse_ambiguous(path: Path, name: str, cells: Sequence[str], separator: st
 
 
 def _only_above(known: Sequence[str]) -> bool:
-    """Return whether points begin at a thousand: several numbers have one, and the longest without has three digits."""
+    """Return whether points appear only from 1000 on: several numbers have one; the longest without has 3 digits."""
     pointed = {cell for cell in known if "." in cell}
     whole = {cell.lstrip("+-") for cell in known if cell.lstrip("+-").isdecimal()}
     return len(pointed) > 1 and max(map(len, whole), default=0) == 3
 
 
 def _parsed(cells: Sequence[str]) -> np.ndarray:
-    """Return numbers, also with decimal commas, where all known cells are such; text where some begin with zeros."""
+    """Parse cells as numbers, also with decimal commas, if all known cells are such; keep text if any start with 0."""
     known = [cell for cell in cells if cell not in MISSING]
     if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
         return np.array([np.nan if cell in MISSING else float(cell.replace(",", ".")) for cell in cells])
@@ -173,6 +173,6 @@ def _parsed(cells: Sequence[str]) -> np.ndarray:
         return from_words([None if cell in MISSING else cell for cell in cells])
     if len(known) < len(cells) or not all(cell.lstrip("+-").isdigit() for cell in known):
         return np.array([np.nan if cell in MISSING else float(cell) for cell in cells])
-    if max(abs(int(cell)) if len(cell) <= 20 else LARGEST + 1 for cell in cells) > LARGEST:  # such as of accounts
+    if max(abs(int(cell)) if len(cell) <= 20 else LARGEST + 1 for cell in cells) > LARGEST:  # e.g. account numbers
         return objects(cells)
     return np.array([*map(int, cells)], np.int64)

@@ -1,4 +1,4 @@
-"""Columns fitted to rows of all sites, by what each site tells of its own."""
+"""Fit columns to the rows of all sites from statistics that each site shares."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from graphcollab.data.table import open_table
 
 _MOST_CATEGORIES = 1000
 _LETTERS = 4  # bytes of a name that count as one float
-_ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and of the mean, in means
+_ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and of the mean, relative to the mean
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A column before it is fitted, with what the k sites that are here say of it.
+    """A column before fitting, with the statistics of the k sites in this process.
 
-    ``known`` [k] counts rows with a value; ``numbers`` are values to be standardized and the site of each, [n];
-    ``names`` are every site's different values in the rows to fit, [k], ``every`` those in all rows.
+    ``known`` [k] counts rows with a value; ``numbers`` are the values to standardize and the site of each, [n];
+    ``names`` are every site's distinct values in the rows to fit, [k]; ``every`` are those in all rows.
     """
 
     column: Column
@@ -43,7 +43,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class Seen:
-    """Columns before they are fitted to ``rows`` of those here; only what `count` returns is pooled over sites."""
+    """Columns before fitting to the local ``rows``; only the output of `count` is pooled over sites."""
 
     table: Rows
     rows: Split
@@ -51,12 +51,12 @@ class Seen:
 
     @property
     def how(self) -> TableSettings:
-        """What is fitted."""
+        """The settings of the fit."""
         return self.table.how
 
     @cached_property
     def drafts(self) -> dict[str, Draft]:
-        """Columns of inputs, and last the target."""
+        """The input columns, followed by the target."""
         table = self.table
         inputs = {name: self._input(name, values, name in table.categorical) for name, values in table.read.items()}
         return {**inputs, self.how.target: self._target(self.how.target, table.values)}
@@ -100,12 +100,12 @@ class Seen:
         return Draft(column, self._total(codes >= 0), names=tuple(map(tuple, names)), every=every)
 
     def _total(self, mask: np.ndarray) -> np.ndarray:
-        """Return for how many of these rows of every site that is here a mask [N] holds, [k]."""
+        """Return the number of rows to fit in which a mask [N] is true, per local site, [k]."""
         index = self.rows.index.numpy()
         return np.bincount(self.table.sites.owner.numpy()[index[mask[index]]], minlength=len(self.table.sites.names))
 
     def count(self) -> Counts:
-        """Count rows and known values, add these up (none where sites have own means), name categories, by site."""
+        """Count rows and known values, sum values (unless sites have own means) and list categories, per site."""
         drafts = self.drafts.items()
         known = {name: one.known for name, one in drafts if one.known is not None}
         numbers = {name: one.numbers for name, one in drafts if one.numbers is not None and not self.how.per_site}
@@ -121,7 +121,7 @@ class Seen:
         return Preparation(tuple(inputs), aim, self.how.node, sites, self._floats(inputs, aim))
 
     def spellings(self, how: Preparation) -> list[Finding]:
-        """Return which categories and classes differ by their spelling alone."""
+        """Return findings about categories and classes that differ only in spelling."""
         found = []
         for column in (*how.columns, how.target):
             draft = self.drafts[column.name]
@@ -144,7 +144,7 @@ class Seen:
         return replace(column, indicator=(rows - known) / rows > self.how.indicator_above)
 
     def _standardized(self, name: str, draft: Draft, told: Counts) -> Column:
-        """Return a column with mean and deviation, of every site that is here, [k], or of all together, [1]."""
+        """Return a column with mean and standard deviation, per local site, [k], or over all sites, [1]."""
         per_site = self.how.per_site
         if draft.numbers is None or draft.known is None:
             many = len(self.table.sites.names) if per_site else 1
@@ -153,20 +153,20 @@ class Seen:
         counted = np.maximum(known, 1)
         mean = (_sums(*draft.numbers, draft.known) if per_site else np.array([math.fsum(told.sums[name])])) / counted
         total = _squares(*draft.numbers, np.resize(mean, len(draft.known)))
-        if name in told.squares:  # those around the common mean from those around the means of sites
+        if name in told.squares:  # convert squares around the site means to squares around the common mean
             sizes, sums = told.counted[name], told.sums[name]
             apart = np.where(sizes > 0, sums / np.maximum(sizes, 1) - mean, 0.0)
             total = told.squares[name] + sizes * apart**2
         deviation = np.sqrt((total if per_site else total.sum(keepdims=True)) / counted)
-        deviation = np.where(deviation <= _ROUNDING * np.abs(mean), 0.0, deviation)  # it does not vary
+        deviation = np.where(deviation <= _ROUNDING * np.abs(mean), 0.0, deviation)  # constant up to rounding
         return replace(draft.column, mean=tuple(mean.tolist()), deviation=tuple(deviation.tolist()))
 
     def _floats(self, columns: Sequence[Column], target: Column) -> int:
-        """Return how many floats a site shares at most: counts, sums, sums of squares, and names."""
+        """Return an upper bound on the floats that a site shares: counts, sums, sums of squares, and names."""
         learned = [] if self.how.preparation is not None else [*columns, target]
         words = [name for one in learned if one.name not in self.how.declared for name in one.categories or ()]
         names = sum(-(-len(name.encode()) // _LETTERS) for name in words)
-        if self.how.per_site:  # its rows, and of which columns how many are known
+        if self.how.per_site:  # its number of rows, and the number of known values of some columns
             return 1 + len(columns) + names
         numbers = sum(one.categories is None for one in columns)
         aim = 2 * (target.categories is None and self.how.standardize_target)
@@ -174,19 +174,19 @@ class Seen:
 
 
 def _sums(values: np.ndarray, owner: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Add up the values [n] of every site, [k]: around its first, so that no digits are lost where all are alike."""
+    """Sum the values [n] of every site, [k], around the site's first value to keep precision if all are equal."""
     first = np.zeros(len(known))
     first[owner[::-1]] = values[::-1]
     return known * first + np.bincount(owner, values - first[owner], len(known))
 
 
 def _squares(values: np.ndarray, owner: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    """Add up squared deviations of values [n] from the means of sites, [k]."""
-    return np.bincount(owner, (values - mean[owner]) ** 2, len(mean)).astype(np.float64, copy=False)  # of none, int64
+    """Sum the squared deviations of values [n] from the site means, [k]."""
+    return np.bincount(owner, (values - mean[owner]) ** 2, len(mean)).astype(np.float64, copy=False)  # int64 if empty
 
 
 def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Column]:
-    """Return columns of which all categories are named, in the order given."""
+    """Return the columns whose categories are all declared, in the order given."""
     declared = {}
     for name, given in categories.items():
         values = open_table({name: given}).column(name)

@@ -1,4 +1,4 @@
-"""Tasks of a table: its rows divided, and prepared by what their training rows say."""
+"""Tasks from a table: split its rows and transform them with statistics of the training rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from graphcollab.data.quality_of_values import of_codings, of_many_classes, of_s
 from graphcollab.data.samples import Pool
 from graphcollab.data.statistics import Counts, Statistics
 
-USUAL = {"poisson": "poisson_deviance", "cox": "concordance"}  # the metric of losses that have one of their own
+USUAL = {"poisson": "poisson_deviance", "cox": "concordance"}  # default metric by loss
 
 
 def tasks_of_table(
@@ -41,7 +41,7 @@ def tasks_of_table(
     metric: Any,
     statistics: Statistics,
 ) -> Any:
-    """Make `Tasks` of the rows of a table, with columns fitted or as they were; see `from_frame`."""
+    """Make `Tasks` from the rows of a table, with newly fitted or existing columns; see `from_frame`."""
     rows = read_rows(frame, settings, draw)
     rows, real, different = statistics.agree(facts_of(rows, loss), partial(_agreed, rows, loss, metric))
     loss, metric = judged_by(real, loss, metric)
@@ -59,7 +59,7 @@ def tasks_of_table(
             found += of_leaks(rows.read, how.event, rows.events, rows.groups, "the event")
     seen = Seen(rows, splits["train"] if statistics.alone else may_train, real)
     prepared, counts = _prepared(seen, statistics, loss, metric)
-    if loss == "poisson" and counts is not None:  # whose mean is their scale
+    if loss == "poisson" and counts is not None:  # the scale is the mean count
         zeros, scale = (0.0,) * len(prepared.target.mean), 1.0 if how.per_site else prepared.target.mean[0] or 1.0
         whole = replace(prepared.target, mean=zeros, deviation=tuple(1.0 for _ in zeros))
         prepared = replace(prepared, target=whole, scale=scale)
@@ -91,7 +91,7 @@ def tasks_of_table(
         _refuse_one_class(target, prepared.classes[0], statistics.complete)
     elif metric == "auc":
         found += of_one_class(sites.names, splits.values(), targets)
-    elif metric == "accuracy" and statistics.alone:  # shares of all rows
+    elif metric == "accuracy" and statistics.alone:  # needs the class shares of all rows
         found += of_frequent_class(prepared.classes, targets)
     if counts is not None:
         found += of_codings(tasks.names, counts.rows.tolist(), counts.names, target)
@@ -100,7 +100,7 @@ def tasks_of_table(
 
 
 def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any]]) -> tuple[Rows, bool, int]:
-    """Return rows as all have agreed, whether targets are amounts, and else how many whole numbers may be classes."""
+    """Return the agreed rows, whether targets are real, and otherwise how many integers may be classes."""
     how, target = rows.how, rows.how.target
     real = any(one["amounts"] for one in facts)
     different = 0 if real else max(one["different"] for one in facts)
@@ -117,9 +117,9 @@ def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any
 
 
 def _prepared(seen: Seen, statistics: Statistics, loss: Any, metric: Any) -> tuple[Preparation, Counts | None]:
-    """Return the preparation of rows that was given, or that is fitted to them, and then by which counts."""
+    """Return the given preparation, or the one fitted to the rows together with the counts it was fitted to."""
     if seen.how.preparation is not None and not seen.how.refit:
-        return replace(seen.how.preparation, floats_per_site=0), None  # these sites tell nothing
+        return replace(seen.how.preparation, floats_per_site=0), None  # these sites share nothing
 
     def fitted(told: Counts) -> tuple[Preparation, Counts]:
         prepared = seen.preparation(told)
@@ -130,7 +130,7 @@ def _prepared(seen: Seen, statistics: Statistics, loss: Any, metric: Any) -> tup
 
 
 def judged_by(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
-    """Return loss and metric, those of real values or of classes where none is given."""
+    """Return loss and metric, with defaults for real values or classes if not given."""
     loss = ("mse" if real else "cross_entropy") if loss is None else loss
     named = USUAL.get(loss) if isinstance(loss, str) else None
     return loss, (named or ("mae" if real else "accuracy")) if metric is None else metric
@@ -139,7 +139,7 @@ def judged_by(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
 def _class_weights(
     given: Any, prepared: Preparation, labels: Tensor, weight: Tensor | None, alone: bool
 ) -> tuple[float, ...]:
-    """Return a weight for every class, [C], given those asked for, and labels and weights of all training rows [n]."""
+    """Return the weight of every class, [C], from the argument and the labels and weights of all training rows [n]."""
     classes = prepared.classes
     if given is None:
         return ()
@@ -170,7 +170,7 @@ def _class_weights(
 
 
 def _refuse_one_class(target: str, one: Any, complete: bool) -> None:
-    """Refuse targets that are all the same, or warn of them where other sites may have others."""
+    """Reject targets that are all equal, or only warn if other sites may have other values."""
     if complete:
         raise TooFewError(
             f"column {target!r}",
@@ -186,7 +186,7 @@ def _refuse_one_class(target: str, one: Any, complete: bool) -> None:
 
 
 def _require_fit(target: Column, loss: Any, metric: Any) -> None:
-    """Check that there are as many classes as loss and metric are for, but for a single one."""
+    """Check that the number of classes fits loss and metric; a single class passes."""
     if target.categories is None or len(target.categories) == 1:
         return
     if loss == "bce" and len(target.categories) != 2:

@@ -1,4 +1,4 @@
-"""Rows of a table that are left out where that is asked for: those without a target or a site, and small sites."""
+"""Dropping rows of a table on request: rows without a target or a site, and small sites."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcollab.data.table import Table
 def kept_rows(
     table: Table, node: str, target: str, event: str | None, group: Any, drop_missing: bool, min_rows: int
 ) -> tuple[np.ndarray, tuple[Finding, ...]]:
-    """Return the numbers of the rows that are not left out, and which are, and why."""
+    """Return the numbers of the kept rows, with findings about which rows are dropped and why."""
     values = table.column(target, f"target={target!r}")
     names, codes = factorized(table.column(node, f"node={node!r}"))
     keep = np.ones(table.rows, bool)
@@ -31,10 +31,10 @@ def kept_rows(
     units, what = codes[counted], "rows"
     if isinstance(group, str):
         group = table.column(group, f"group={group!r}")
-    if group is not None and len(group) == table.rows:  # another length is refused later
+    if group is not None and len(group) == table.rows:  # any other length is rejected later
         persons = factorized(names_of_groups(group))[1]
         units, what = np.unique(np.stack([codes, persons])[:, counted], axis=1)[0], "groups"
-    sizes = np.bincount(units, minlength=len(names) + 1)  # one more, for rows without a site
+    sizes = np.bincount(units, minlength=len(names) + 1)  # one extra bin for rows without a site
     least = max(min_rows, 1)
     small = np.flatnonzero(sizes[:-1] < least).tolist()
     found, dropped = [], int((~keep).sum())
@@ -54,7 +54,7 @@ def kept_rows(
 
 
 def of_kept(given: Any, kept: np.ndarray, table: Table) -> Any:
-    """Return of what is given for every row of a table that for some of them; a name of a column as it is."""
+    """Restrict a per-row argument of a table to the kept rows; a column name is returned unchanged."""
     if given is None or isinstance(given, str) or not hasattr(given, "__len__") or len(given) != table.rows:
         return given
     return given[kept] if isinstance(given, Tensor | np.ndarray) else objects(given)[kept]

@@ -1,4 +1,4 @@
-"""Samples as users have them, as pairs of tensors."""
+"""User-provided samples, converted to pairs of tensors."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from graphcollab.data.quality_of_values import warn_of
 from graphcollab.data.samples import Pool, Split, refuse_bad_weights, refuse_not_finite
 
 Samples = tuple[Any, Any] | list[Any] | Mapping[Any, Any] | Dataset[Any]
-"""A node's samples: inputs and targets, arrays or tensors, as a pair or, also with weights, a dict; or a ``Dataset`` of
-such."""
+"""Samples of a node: inputs and targets, arrays or tensors, as a pair or a dict (which may also have weights), or a
+``Dataset`` of pairs or dicts."""
 _OF_A_NODE = (
     "a pair (inputs, targets) of arrays or tensors, a dict of the two, or a torch Dataset of such, as a DataLoader has "
     "(Tasks.from_frame takes tables)"
 )
-_TWICE = 16  # samples of a dataset that are read again, to see whether it draws
+_TWICE = 16  # samples of a dataset that are read again to detect random draws
 _TARGETS = ("y", "target", "targets", "label", "labels")
 _WEIGHTS = ("weight", "weights", "sample_weight")
 _Triple: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
@@ -44,7 +44,7 @@ Every: TypeAlias = Annotated[
 def gathered(
     train: Every, val: Every | None, test: Every | None, about: Mapping[str, Any]
 ) -> tuple[dict[str, Pool], dict[str, Split], dict[str, Any]]:
-    """Return the pools and splits of all nodes' samples, and what is given ``about`` nodes in the same order."""
+    """Return the pools and splits of all nodes, and the node attributes in ``about`` in the same order."""
     if not len(train):
         raise EmptyError("train", "tasks need at least one node, got none")
     given: dict[str, Any] = {"train": train, "val": val, "test": test}
@@ -152,7 +152,7 @@ def _to_triple(samples: Samples, who: str) -> _Triple:
         sizes = len(inputs), len(targets)
     except ShapeError as error:
         raise ShapeError(who, f"{who}: {error}") from error
-    except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, lists of unequal lengths
+    except (TypeError, ValueError, RuntimeError) as error:  # numbers, text, or lists of unequal lengths
         raise SettingError(who, _OF_A_NODE, samples, str(error)) from error
     if sizes[0] != sizes[1]:
         raise MismatchError(who, f"{who} has {sizes[0]} inputs and {sizes[1]} targets: each input needs one target")
@@ -188,7 +188,7 @@ def _collated(samples: Dataset[Any], who: str) -> Any:
 
 
 def _warn_of_draws(samples: Dataset[Any], read: _Triple, who: str) -> None:
-    """Warn of a dataset that draws when a sample is read: samples are read once, so draws stay in all rounds."""
+    """Warn of a dataset that draws randomly on access: samples are read once, so its draws stay fixed in all rounds."""
     few = range(min(len(read[0]), _TWICE))
     again = _to_triple(_collated(Subset(samples, few), who), who)
     pairs = [(x[: len(few)], y) for x, y in zip(read, again, strict=True) if x is not None and y is not None]
@@ -202,7 +202,7 @@ def _warn_of_draws(samples: Dataset[Any], read: _Triple, who: str) -> None:
 
 
 def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:
-    """Return inputs, targets and, in a list, the weights of a dict, if there are such."""
+    """Return the inputs, the targets and a list with the weights, if any, of a dict."""
     targets, weights = ([name for name in given if name in known] for known in (_TARGETS, _WEIGHTS))
     inputs = [name for name in given if name not in targets + weights]
     if len(inputs) != 1 or len(targets) != 1 or len(weights) > 1:
@@ -215,7 +215,7 @@ def _by_entry(given: Mapping[Any, Any], who: str) -> tuple[Any, Any, list[Any]]:
 
 
 def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
-    """Return float32 inputs (whole numbers stay), and int64 or float32 targets; what has that type is not copied."""
+    """Convert inputs to float32 (integers stay) and targets to int64 or float32, copying only if the type changes."""
     x, y = _tensor("inputs", inputs), _tensor("targets", targets)
     if x.dtype == torch.uint8:
         raise ShapeError(
@@ -227,7 +227,7 @@ def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
 
 
 def to_weights(weight: Any, count: int, at: Callable[[int], str], where: str = "") -> Tensor:
-    """Return the weights of samples as float64 [count]; they may be whole numbers, and bad ones are refused."""
+    """Convert sample weights, possibly integers, to float64 [count], and reject invalid ones."""
     found = _tensor("weight", weight)
     if found.shape != (count,):
         raise SettingError("weight", f"one number for each of the {count} samples, [{count}]", weight)
@@ -250,12 +250,12 @@ def _tensor(name: str, values: Any) -> Tensor:
     if array.dtype.kind not in "biuf":
         raise SettingError(name, "numbers (Tasks.from_frame takes text and missing values)", values)
     if not array.flags.writeable or array.dtype.byteorder == ">" or min(array.strides, default=0) < 0:
-        array = array.astype(array.dtype.newbyteorder("="))  # torch takes no others
+        array = array.astype(array.dtype.newbyteorder("="))  # torch accepts only native byte order
     return torch.as_tensor(array)
 
 
 def class_labels(targets: Tensor) -> Tensor | None:
-    """Return class labels [N] of targets [N] or [N, 1]; None of other real values, or of several each."""
+    """Return class labels [N] of targets [N] or [N, 1]; None for other real values or several labels per sample."""
     if targets.numel() != len(targets):
         return None
     values = targets.reshape(-1)
@@ -265,12 +265,12 @@ def class_labels(targets: Tensor) -> Tensor | None:
 
 
 def strata(targets: Tensor, loss: Any) -> Tensor | None:
-    """Return what is held out in proportion, [N]: classes, or whether an event was seen."""
+    """Return the strata for holding out, [N]: classes, or whether an event was observed."""
     return class_labels(targets[:, 1:] if loss == "cox" else targets)
 
 
 def facts_of_pool(pool: Pool) -> dict[str, Any]:
-    """Return what sites must have alike in their samples, and how many there are."""
+    """Return the facts about samples that must agree across sites, and the number of samples."""
     return {
         "rows": len(pool),
         "inputs": list(pool.inputs.shape[1:]),

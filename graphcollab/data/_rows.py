@@ -1,4 +1,4 @@
-"""The rows of a table that are here, column by column, and what may be told of them before anything is compared."""
+"""The local rows of a table, column by column, and the facts about them that sites may share before agreeing."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from graphcollab.data.preparation import Column, Preparation
 from graphcollab.data.statistics import common_kind
 from graphcollab.data.table import Table, no_column, open_table
 
-_DEFAULTS = {"node": "site", "target": "y"}  # what columns of sites and of targets are called where nothing is said
+_DEFAULTS = {"node": "site", "target": "y"}  # default names of the site and target columns
 _TAKEN = "which the preparation reads"
-_MANY_CLASSES, MOST_CLASSES = 10, 50  # of whole numbers: one is warned above the first, and asked above the second
+_MANY_CLASSES, MOST_CLASSES = 10, 50  # distinct integers in a target: warn above the first, reject above the second
 
 
 @dataclass(frozen=True)
 class TableSettings:
-    """The arguments of `Tasks.from_frame` of these names; ``declared`` are the columns of its ``categories``."""
+    """Arguments of `Tasks.from_frame` with the same names; ``declared`` are the columns of its ``categories``."""
 
     node: str
     target: str
@@ -53,11 +53,11 @@ class TableSettings:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a table that are here, column by column.
+    """The local rows of a table, column by column.
 
-    ``read`` are the columns to predict from, ``categorical`` those of them that are categories whatever their values,
-    ``values`` the targets, ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N];
-    ``left_out`` says which rows of the table are not here, ``events`` [N] of which rows an event was seen.
+    ``read`` are the input columns, ``categorical`` those that are categories whatever their values, ``values`` the
+    targets, and ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N];
+    ``left_out`` lists the dropped rows of the table, and ``events`` [N] the rows with an observed event.
     """
 
     how: TableSettings
@@ -74,7 +74,7 @@ class Rows:
 
 
 def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
-    """Read the columns that are needed of a table, and check what each of them holds."""
+    """Read the required columns of a table and check their contents."""
     known, declared = how.preparation, how.declared
     if known is not None:
         how = _as_prepared(how, known)
@@ -120,12 +120,12 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
 
 
 def if_categories(name: str) -> str:
-    """Return the advice for a column whose values are categories after all."""
+    """Return the advice for a column whose values are meant as categories."""
     return f"if they are categories, name it in {setting(categorical=[name])}"
 
 
 def _as_prepared(how: TableSettings, known: Preparation) -> TableSettings:
-    """Return the settings of a preparation; arguments beside it, where they are given, must say what it says."""
+    """Return the settings of a preparation; additional arguments must agree with it."""
     names = [one.name for one in known.columns]
     needed = [name for name in names if name in how.leave_out]
     numbers = {*how.categorical} - {one.name for one in known.columns if one.categories is not None}
@@ -194,7 +194,7 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
 
 
 def facts_of(rows: Rows, loss: Any) -> dict[str, Any]:
-    """Return what may be told of rows before anything is compared: nothing of single ones."""
+    """Return the facts that may be shared before sites agree; they describe no single row."""
     known = rows.how.preparation
     columns = {name: kind_of(column, name in rows.categorical) for name, column in rows.read.items()}
     every = {**rows.read, rows.how.target: rows.values}
@@ -216,7 +216,7 @@ def facts_of(rows: Rows, loss: Any) -> dict[str, Any]:
 
 
 def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
-    """Return whether targets are real values, and no classes; and of how many whole numbers nobody has said so."""
+    """Return whether targets are real values, and how many distinct integers there are if their type is not given."""
     values, target, at = rows.values, rows.how.target, rows.sites.at
     if loss in AMOUNTS or rows.events is not None:
         numbers = numbers_of(target, values, at, f"if they are classes, leave {setting(loss=loss)} out")
@@ -229,7 +229,7 @@ def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
             refuse_no_categories(target, values, at, say, target=True)
         return False, 0
     different = len(np.unique(values))
-    fractions = (values != np.round(values)).nonzero()[0]  # also of infinity
+    fractions = (values != np.round(values)).nonzero()[0]  # includes infinity
     if loss is None:
         real = bool(len(fractions)) or not np.isfinite(values).all()
         return real, 0 if real else different
@@ -244,7 +244,7 @@ def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
 
 
 def refuse_many(target: str, different: int) -> None:
-    """Refuse targets of so many different whole numbers that nobody knows whether they are classes."""
+    """Reject targets with so many distinct integers that they may or may not be classes."""
     if different > MOST_CLASSES:
         raise AmbiguousError(
             f"column {target!r}",
@@ -255,7 +255,7 @@ def refuse_many(target: str, different: int) -> None:
 
 
 def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]]) -> Rows:
-    """Return the rows with columns in the order of the first site, and of the kinds that they have at all sites."""
+    """Return the rows with columns in the order of the first site and of the kinds agreed by all sites."""
     draw = replace(rows.draw, elsewhere=frozenset(word for one in facts for word in one["splits"]))
     if rows.events is not None:
         events, found = coded(rows.how.event, rows.events, (one for fact in facts for one in fact["events"]))
@@ -274,7 +274,7 @@ def as_agreed(rows: Rows, facts: Sequence[Mapping[str, Any]]) -> Rows:
 
 
 def _like_others(column: np.ndarray, kind: str, text: bool) -> np.ndarray:
-    """Return a column as text where other sites' is, and without values as numbers where theirs are."""
+    """Convert a column to text if it is text at another site; if it is empty, to numbers if they are numbers there."""
     if kind == "numbers":
         return np.full(len(column), np.nan) if column.dtype.kind == "O" else column
     return as_text(column) if text and column.dtype.kind != "O" else column
@@ -291,11 +291,11 @@ def _sites_of(table: Table, node: str, given: str) -> Sites:
     if empty:
         raise EmptyError(f"site {empty[0]!r}", f"site {empty[0]!r} has no rows: leave it out")
     first = dict(zip(table.sizes, np.cumsum([0, *table.sizes.values()]).tolist(), strict=False))
-    return replace(sites, first=tuple(first[name] for name in sites.names))  # rows are counted site by site
+    return replace(sites, first=tuple(first[name] for name in sites.names))  # rows are numbered site by site
 
 
 def _remembered(known: Preparation, table: Table) -> str | None:
-    """Return the column of groups that a preparation names; a warning says where the table lacks it."""
+    """Return the group column named in a preparation, with a warning if the table lacks it."""
     if known.group is None or known.group in table.names:
         return known.group
     issue(

@@ -1,4 +1,4 @@
-"""Nodes that are known by name: whose rows are whose in a flat table, and how they are divided."""
+"""Nodes with names: the assignment of the rows of a flat table to nodes, and their splits."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from graphcollab.data._values import factorized, is_missing
 from graphcollab.data.samples import Split, hold_out
 
 SAMPLES = "samples"
-"""The name of the pool that holds all rows."""
+"""Name of the pool that holds all rows."""
 WORDS = ("train", "val", "test")
-"""What a column of splits says."""
+"""Valid values of a split column."""
 _LAST = 2**63 - 1
-_EXACT = 2.0**53  # up to which floats are exact whole numbers
+_EXACT = 2.0**53  # up to this number, floats represent integers exactly
 
 
 @dataclass(frozen=True)
 class Sites:
-    """Who owns which rows of a flat table; nodes are sorted by name: whole numbers by size, text by its letters.
+    """The assignment of the rows of a flat table to nodes, sorted by name: numbers by value, text alphabetically.
 
-    ``rows`` keeps the table's order; ``node_id`` [K] follows from the names alone; ``owner`` [N] is the node of every
-    row, ``first`` the first row of every node, where rows are counted node by node, ``given`` [N] the numbers of rows
-    in the table, where some are left out.
+    ``rows`` keeps the table's order; ``node_id`` [K] is a function of the names alone; ``owner`` [N] is the node of
+    every row, ``first`` the first row of every node if rows are numbered node by node, and ``given`` [N] the row
+    numbers in the table if some rows were dropped.
     """
 
     names: tuple[str, ...]
@@ -43,26 +43,26 @@ class Sites:
     given: np.ndarray | None = None
 
     def at(self, row: int) -> str:
-        """Say which row of which site is meant."""
+        """Describe a row by its number and site."""
         site, number = int(self.owner[row]), row if self.given is None else int(self.given[row])
         return f"row {number if self.first is None else number - self.first[site]} (site {self.names[site]!r})"
 
 
 def name_ids(names: Iterable[str]) -> Tensor:
-    """Return whole numbers of 63 bits that follow from the names alone, by BLAKE2b, [K]."""
+    """Return 63-bit integers derived from the names alone by BLAKE2b, [K]."""
     encoded = (name.encode(errors="surrogatepass") for name in names)
     digests = b"".join(blake2b(one, digest_size=8).digest() for one in encoded)
     return torch.from_numpy(np.frombuffer(digests, "<i8").astype(np.int64) & _LAST)
 
 
 def in_order(names: Sequence[Any]) -> list[int]:
-    """Return the positions of names in sorted order: whole numbers by size, text by its letters."""
+    """Return the positions of names in sorted order: numbers by value, text alphabetically."""
     whole = all(_is_whole(kind) for kind in set(map(type, names)))
     return sorted(range(len(names)), key=names.__getitem__ if whole else lambda k: str(names[k]))
 
 
 def find_sites(node: Any, where: str = "") -> Sites:
-    """Find the sites that rows belong to in a column of names, strings or whole numbers; errors say ``where`` it is."""
+    """Find the sites in a column of names, strings or integers; ``where`` describes the column in error messages."""
     of_rows = _names_of(node, where)
     if not of_rows:
         raise EmptyError("column 'node'", "tasks need at least one node, and the column node is empty")
@@ -73,13 +73,13 @@ def find_sites(node: Any, where: str = "") -> Sites:
     return Sites(names, name_ids(names), rows, owner)
 
 
-_GAPS = 1.25  # of numbers to those that occur, at most
+_GAPS = 1.25  # maximum ratio of the range of numbers to the numbers that occur
 
 
 def to_groups(sites: Sites, group: Any) -> Tensor:
-    """Number the groups of rows that a column names, [N].
+    """Number the groups named in a column, [N].
 
-    Rows of several sites with one name are one group, unless names are numbers that begin anew at every site.
+    The same name at several sites is one group, unless names are numbers that restart at every site.
     """
     column, rows = names_of_groups(group), len(sites.owner)
     if column.shape != (rows,):
@@ -99,7 +99,7 @@ def to_groups(sites: Sites, group: Any) -> Tensor:
 
 
 def names_of_groups(group: Any) -> np.ndarray:
-    """Return a column of groups as numbers, or as text and None."""
+    """Return a group column as numbers, or as text and None."""
     column = _column(group.cpu().numpy() if isinstance(group, Tensor) else group)
     if column.dtype.kind in "iuf":
         return column
@@ -108,7 +108,7 @@ def names_of_groups(group: Any) -> np.ndarray:
 
 
 def _begin_anew(sites: Sites, numbers: np.ndarray, pairs: Tensor) -> bool:
-    """Return whether numbers of rows [N] run from 0 or 1 on at every site, but for some gaps."""
+    """Return whether the row numbers [N] run from 0 or 1 at every site, with few gaps."""
     largest = np.full(len(sites.names), -np.inf)
     np.maximum.at(largest, sites.owner.numpy(), numbers)
     least = numbers.min()
@@ -117,10 +117,10 @@ def _begin_anew(sites: Sites, numbers: np.ndarray, pairs: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Draw:
-    """How every node's rows are divided: by ``words`` (train, val or test, [N]), else at random.
+    """How every node's rows are split: by ``words`` (train, val or test, [N]), otherwise at random.
 
-    ``val_fraction`` is of training rows, where no words say which; ``test_fraction`` of all rows, where there are no
-    words. ``elsewhere`` are words that rows of other sites have.
+    ``val_fraction`` applies to training rows if no word says val, and ``test_fraction`` to all rows if there are no
+    words. ``elsewhere`` are the words that occur at other sites.
     """
 
     words: Any
@@ -132,17 +132,17 @@ class Draw:
 
     @property
     def said(self) -> list[str]:
-        """Which words there are among those of rows."""
+        """Distinct words of the rows."""
         return [] if self.words is None else [word for word in WORDS if np.any(_column(self.words) == word)]
 
     def may_train(self, sites: Sites) -> Split:
-        """Return the rows that are for training in some draw, whatever its seed: all that no word keeps from it."""
+        """Return the rows that may be in the training split for some seed: all that no word assigns elsewhere."""
         return sites.rows if self.words is None else _by_word(sites, self.words)["train"]
 
     def divide(
         self, sites: Sites, labels: Tensor | None, group: Tensor | None = None, table: bool = False
     ) -> dict[str, Split]:
-        """Divide every node's rows, given the classes and the groups of all rows, [N], if they have such."""
+        """Split every node's rows, given the classes and groups of all rows, [N], if any."""
         splits = {"train": sites.rows}
         draws = {"test": self.test_fraction, "val": self.val_fraction}
         if self.words is not None:
@@ -161,7 +161,7 @@ class Draw:
 
 
 def _names_of(node: Any, where: str) -> list[str] | list[int]:
-    """Return names of rows, all text or all whole numbers; an error names the first row that has none."""
+    """Return the names of rows, all text or all integers; an error names the first row without a valid name."""
     given = node.cpu().numpy() if isinstance(node, Tensor) else node
     if isinstance(given, np.ndarray) and given.ndim != 1:
         raise ShapeError(
@@ -176,7 +176,7 @@ def _names_of(node: Any, where: str) -> list[str] | list[int]:
         return _is_whole(type(one)) or (isinstance(one, float) and one.is_integer() and abs(one) <= _EXACT)
 
     odd = {row: one for row, one in enumerate(listed) if not is_name(one)}
-    for row, one in sorted(odd.items(), key=lambda item: is_missing(item[1]))[:1]:  # amounts before empty cells
+    for row, one in sorted(odd.items(), key=lambda item: is_missing(item[1]))[:1]:  # real numbers before empty cells
         if not is_missing(one):
             raise InvalidValueError(
                 "node",
@@ -200,7 +200,7 @@ def _column(values: Any) -> np.ndarray:
 
 
 def _by_word(sites: Sites, words: Any, elsewhere: Collection[str] = ()) -> dict[str, Split]:
-    """Divide rows by the words train, val and test; those that no row has, here or ``elsewhere``, are left out."""
+    """Split rows by the words train, val and test; omit words that no row has, here or ``elsewhere``."""
     column = _column(words)
     if column.shape != (len(sites.owner),):
         raise ShapeError(
@@ -237,7 +237,7 @@ def _refuse_divided(sites: Sites, splits: Mapping[str, Split], group: Tensor) ->
 
 
 def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor | None, by_size: bool) -> None:
-    """Check that every node has a training sample, or group, and one more for everything that is drawn from them."""
+    """Check that every node has one sample, or group, for training and one for every split drawn from these."""
     sizes, what = train.sizes, "sample"
     if group is not None:
         owners = sites.owner[train.index], group[train.index]
@@ -251,11 +251,11 @@ def _check_sizes(sites: Sites, train: Split, drawn: Sequence[str], group: Tensor
     least = f" by {setting(min_rows=1 + len(drawn))}" * by_size
     cure = f"leave such sites out{least}, merge them with others, or "
     if AS_OPTIONS.get():
-        cure = f"leave such sites out{least}, or merge them with others"  # commands need splits to compare by
+        cure = f"leave such sites out{least}, or merge them with others"  # the CLI needs splits to compare by
     elif drawn and int(sizes.min()):
         off = " and ".join(setting(**{f"{name}_fraction": 0}) for name in drawn)
         cure += f"give {off}, which would do away with {' and '.join(uses)}"
-    else:  # by the words of a split
+    else:  # given by the words of a split
         cure += "give them some for 'train'"
     each = each if drawn else f"a {what} to train on"
     raise TooFewError(f"node {sites.names[int(few[0])]!r}", f"every site needs {each}, and {who}: {cure}")

@@ -1,7 +1,7 @@
 """Values of a column: numbers (bool, int64, or float64 with NaN where missing), or text (objects, None where missing).
 
-Spaces around text do not count. Text of nothing but true and false is bool, and some words mean a missing value
-(`MISSING`), in frames as in files.
+Spaces around text are ignored. Text that contains only true and false is bool, and some words mean a missing value
+(`MISSING`), in frames as well as in files.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from torch import Tensor
 from graphcollab._base.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
 from graphcollab._base.naming import setting
 
-LARGEST = 2**63 - 1  # the largest whole number that a column of int64 can hold
+LARGEST = 2**63 - 1  # the largest integer in an int64 column
 LARGEST_FLOAT = 1e30
-"""The largest number of a column: its square is a float of 8 bytes, with room for sums, and it is one of 4 itself."""
-DROP = "drop the row where it is unknown"  # what to do with a target that is not known
-LACKING = "leave it empty where unknown"  # what to do with an input that is not known
-NOTHING = "no values"  # the kind of a column that is empty at a site, which goes with every other
+"""The largest number of a column: it fits into float32, and its square into float64, with room for sums."""
+DROP = "drop the row where it is unknown"  # advice for an unknown target
+LACKING = "leave it empty where unknown"  # advice for an unknown input
+NOTHING = "no values"  # kind of a column that is empty at a site; compatible with every other kind
 MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null"}
-"""Text that means a missing value, wherever it comes from."""
+"""Text that means a missing value, whatever its source."""
 TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
-"""Words that are true and false where a column has no others."""
+"""Words for true and false, if a column contains no other words."""
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 _UNITS = r"EUR|USD|GBP|[kmµu]?g|lb|[mdc]?l|[kcm]?m|(sq ?)?ft|h|min|m?s|years?|days?|mmHg|bpm|[mµu]?g/[md]?l|[mµu]mol/l"
-_LIKE_NUMBER = re.compile(  # units of letters after a space: "30s" may be people in their thirties
+_LIKE_NUMBER = re.compile(  # units of letters need a space: "30s" may be people in their thirties
     rf"[+−-]?[€$£]?(\d[\d.,'\s]*|\.\d+)(e[+-]?\d+)?(\s*([%‰€$£]|°[CF]?)|(?<=\s)({_UNITS}))?", re.IGNORECASE
 )
 _DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})([T ].*)?")
-_FEW = 10  # different values that may be categories however few rows there are
+_FEW = 10  # up to so many distinct values may be categories, however few rows there are
 
 
 def is_number(cell: str) -> bool:
-    """Return whether text is a number, also an infinite one; `float` reads some that nobody means, such as "1_0"."""
+    """Return whether text is a number, possibly infinite; `float` also accepts unintended ones such as "1_0"."""
     return _NUMBER.fullmatch(cell) is not None
 
 
@@ -50,25 +50,25 @@ def is_finite(text: str) -> bool:
 
 
 def is_missing(value: Any) -> bool:
-    """Return whether an object means a missing value."""
+    """Return whether an object represents a missing value."""
     if isinstance(value, str):
         return value.strip() in MISSING
     return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
 
 
 def without(name: str) -> str:
-    """Return the advice to leave out a column."""
+    """Return the advice to exclude a column."""
     return f"leave it out by {setting(leave_out=[name])}"
 
 
 def dates(what: str, lengths: bool = False) -> str:
-    """Return the message for a column of dates, or of lengths of time, and what to do."""
+    """Return the message for a column of dates or durations, with advice."""
     kind, since = ("lengths of time", "") if lengths else ("dates", " since the first")
     return f"holds {kind} ({what}): make them numbers, such as days{since}"
 
 
 def kind_of(values: np.ndarray, categorical: bool = False) -> str:
-    """Return the kind of a column's values, as sites compare it, or that they are declared to be categories."""
+    """Return the kind of a column's values for comparison across sites, or that it is declared categorical."""
     if categorical:
         return "categories"
     if values.dtype.kind == "O":
@@ -77,18 +77,18 @@ def kind_of(values: np.ndarray, categorical: bool = False) -> str:
 
 
 def lacks(values: np.ndarray) -> np.ndarray:
-    """Return where a column has no value, [N]."""
-    return values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  of every entry
+    """Return a mask of missing values in a column, [N]."""
+    return values == None if values.dtype.kind == "O" else np.isnan(values)  # noqa: E711  elementwise
 
 
 def objects(values: Iterable[Any]) -> np.ndarray:
-    """Return an array of Python's objects, one per entry; NumPy would make text of numbers among text."""
+    """Return an object array with one entry per value; NumPy would convert numbers among text to text."""
     values = list(values)
     return np.fromiter(values, object, len(values))
 
 
 def from_array(name: str, values: Any) -> np.ndarray:
-    """Return a column given as an array, a tensor or a sequence."""
+    """Convert an array, a tensor or a sequence to a column."""
     array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
     array, subject = np.asarray(array if hasattr(array, "dtype") else objects(array)), f"column {name!r}"
     if array.ndim != 1:
@@ -129,7 +129,7 @@ def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
 
 
 def from_words(words: Sequence[str | None]) -> np.ndarray:
-    """Return a column of text, or of true and false where it says nothing else; of these missing ones are NaN."""
+    """Return a column of text, or of true and false if it contains nothing else; missing ones are then NaN."""
     known = set(words) - {None}
     if not known or not known <= TRUTHS.keys():
         return objects(words)
@@ -150,7 +150,7 @@ def _from_numbers(name: str, values: Sequence[Any]) -> np.ndarray:
 
 
 def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
-    """Refuse numbers of which some are text, usually since a word was among those of one file of several."""
+    """Reject numbers mixed with text, usually caused by a word in one of several files."""
     words = {row: one for row, one in enumerate(values) if isinstance(one, str)}
     text = next((row for row, one in words.items() if is_number(one.strip())), None)
     number = next((row for row, one in enumerate(values) if isinstance(one, Real) and one == one), None)
@@ -170,9 +170,9 @@ def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
 
 
 def factorized(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the different values of a column as text, in order, and which of them every row has, -1 for a missing one.
+    """Return the distinct values of a column as sorted text, and the index of every row's value, -1 if missing.
 
-    Numbers come first, by size, whole ones without a point; then text, by its letters.
+    Numbers come first, by value, integers without a point; then text, alphabetically.
     """
     if values.dtype.kind == "O":
         known = sorted_names({one for one in values.tolist() if one is not None})
@@ -185,7 +185,7 @@ def factorized(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def sorted_names(names: Iterable[str]) -> list[str]:
-    """Return text with numbers in order of their size, before other text."""
+    """Sort text, with numbers first, by value."""
 
     def by_size(text: str) -> tuple[bool, float, str]:
         number = is_number(text) and float(text) == float(text)
@@ -195,20 +195,20 @@ def sorted_names(names: Iterable[str]) -> list[str]:
 
 
 def as_text(values: np.ndarray) -> np.ndarray:
-    """Return a column as one of text."""
+    """Convert a column to text."""
     names, codes = factorized(values)
     return objects([*names, None])[codes]
 
 
 def as_number(text: str) -> str:
-    """Return text that is a number as a column of numbers would have it, "2" for "2.0" and for "02"."""
+    """Format numeric text as a column of numbers would, "2" for "2.0" and for "02"."""
     return factorized(np.array([float(text)]))[0][0] if is_finite(text) else text
 
 
 def numbers_of(
     name: str, values: np.ndarray, at: Callable[[int], str] = "row {}".format, lacking: str = LACKING
 ) -> np.ndarray:
-    """Return a column as float64; an error says, by ``at``, which is the first text, infinite or too large value."""
+    """Convert a column to float64; an error names the first text, infinite or too large value, formatted by ``at``."""
     subject = f"column {name!r}"
     if values.dtype.kind == "O":
         known = [k for k, one in enumerate(values.tolist()) if one is not None]
@@ -231,9 +231,9 @@ def numbers_of(
 def refuse_no_categories(
     name: str, values: np.ndarray, at: Callable[[int], str], cure: str, target: bool = False, declared: bool = False
 ) -> None:
-    """Refuse text [N] that is hardly categories: mostly dates or numbers (if not ``declared``), or nearly all distinct.
+    """Reject text [N] that hardly is categorical: mostly dates or numbers (if not ``declared``) or nearly all distinct.
 
-    A ValueError names the column, a row by ``at``, and the ``cure`` if they are categories after all.
+    A ValueError names the column, a row, formatted by ``at``, and the ``cure`` if the values are categories.
     """
     rows = Counter(values.tolist())
     rows.pop(None, None)
@@ -261,9 +261,9 @@ def refuse_no_categories(
 
 
 def _odd_number(values: np.ndarray, rows: Counter[str]) -> int | None:
-    """Return the row that keeps a column of text from being numbers, if most rows or all but two words look so.
+    """Return a row that prevents a text column from being numeric, if most rows, or all but two words, look numeric.
 
-    A row with a word comes before those with numbers in need of another spelling, and these before plain ones.
+    Rows with a word take precedence over rows with a number in the wrong format, and these over plain numbers.
     """
     text = {word for word in rows if not is_number(word)}
     odd = {word for word in text if not _LIKE_NUMBER.fullmatch(word)}

@@ -1,4 +1,4 @@
-"""Which metrics go with which losses and targets."""
+"""Compatibility of metrics with losses and targets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from graphcollab._base.naming import setting
 
 
 class _Metrics(UserDict[str, Any]):
-    """The metrics that have a name, which `graphcollab.analysis.metrics` lists when one is first looked for."""
+    """The named metrics, loaded from `graphcollab.analysis.metrics` on first access."""
 
     def __init__(self) -> None:
         pass
@@ -24,13 +24,13 @@ class _Metrics(UserDict[str, Any]):
 
 
 METRICS = _Metrics()
-AMOUNTS = ("mse", "poisson")  # losses of which models predict amounts
+AMOUNTS = ("mse", "poisson")  # losses for real-valued predictions
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
-    """Refuse a named metric that does not fit loss and targets [N, ...]; ``has`` says how many classes a column has.
+    """Reject a named metric that does not fit loss and targets [N, ...]; ``has`` states a column's number of classes.
 
-    A user's own loss goes with any metric that targets allow, unless its function ``refuse_metric`` raises.
+    A user-defined loss accepts any metric that fits the targets, unless its function ``refuse_metric`` raises.
     """
     known, named, by = METRICS.get(metric), setting(metric=metric), setting(loss=loss)
     mse, amounts = setting(loss="mse"), _or(of_classes=False)
@@ -59,7 +59,7 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
             )
         if such:
             raise ConflictError("metric", f"{named} is of classes, and {such}: use {amounts}")
-        if loss in AMOUNTS and metric != "auc":  # which asks only for an order
+        if loss in AMOUNTS and metric != "auc":  # AUC needs only an order
             raise ConflictError(
                 "metric",
                 f"{named} reads outputs as scores of classes, and {by} makes them amounts: use "

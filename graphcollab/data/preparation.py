@@ -1,4 +1,4 @@
-"""What turns the rows of a table into numbers, fitted without pooling any rows."""
+"""The transformation of table rows to numbers, fitted without pooling any rows."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Column:
-    """How the values of a column become numbers.
+    """The transformation of one column to numbers.
 
     Numbers are standardized, (value - mean) / deviation, and 0 where the deviation is 0 or the value is missing. Text
-    is encoded one-hot, all zeros where it is missing or no known category.
+    is one-hot encoded, all zeros where the value is missing or an unknown category.
 
     Args:
-        name: Its name in the table.
-        mean: Mean of the known training values: one for all sites, or one for each.
+        name: Column name in the table.
+        mean: Mean of the known training values: one for all sites, or one per site.
         deviation: Their standard deviation, likewise.
-        categories: The different values of a column of text, or the classes of a target; None for numbers.
-        indicator: Whether a further number says where the value is missing or unknown.
-        numbers: Whether categories are numbers in the table.
-        truths: Whether they are false and true there.
+        categories: The distinct values of a text column, or the classes of a target; None for numbers.
+        indicator: Whether an additional feature indicates missing or unknown values.
+        numbers: Whether the categories are numbers in the table.
+        truths: Whether the categories are false and true in the table.
     """
 
     name: str
@@ -67,17 +67,17 @@ class Column:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What every number is called that the column becomes."""
+        """Name of every feature that the column becomes."""
         values = (self.name,) if self.categories is None else tuple(f"{self.name} = {one}" for one in self.categories)
         return (*values, f"{self.name} missing") if self.indicator else values
 
     def standardized(self, values: np.ndarray, site: np.ndarray) -> np.ndarray:
-        """Return numbers [n] standardized by what is known of every row's site [n], NaN where they are missing."""
+        """Return numbers [n] standardized with the statistics of every row's site [n], NaN where they are missing."""
         mean, deviation = (np.array(one)[site] for one in (self.mean, self.deviation))
         return np.where(deviation > 0, (values - mean) / np.where(deviation > 0, deviation, 1.0), 0.0 * values)
 
     def codes(self, values: np.ndarray) -> np.ndarray:
-        """Return the number of every row's category [n], -1 where it is missing or unknown."""
+        """Return the category index of every row [n], -1 where the value is missing or unknown."""
         place = {name: k for k, name in enumerate(self.categories or ())}
         names, codes = factorized(values)
         if self.numbers and values.dtype.kind == "O":
@@ -85,7 +85,7 @@ class Column:
         return np.array([*(place.get(name, -1) for name in names), -1], np.int64)[codes]
 
     def targets(self, values: np.ndarray, site: np.ndarray, at: Callable[[int], str] = "row {}".format) -> Tensor:
-        """Return the targets [n] that values become: class labels, int64, or real values, float32; all are needed."""
+        """Convert values to targets [n]: class labels, int64, or real values, float32; missing values are an error."""
         out: np.ndarray
         classes = ""
         if self.categories is None:
@@ -105,7 +105,7 @@ class Column:
         return torch.from_numpy(out)
 
     def encode(self, values: np.ndarray, site: np.ndarray, at: Callable[[int], str] = "row {}".format) -> np.ndarray:
-        """Return the numbers that values [n] become, float32 [n, features]; an error says by ``at`` which is none."""
+        """Convert values [n] to features, float32 [n, features]; errors name the invalid row, formatted by ``at``."""
         if self.categories is None:
             values = numbers_of(self.name, values, at)
             known = ~np.isnan(values)
@@ -118,7 +118,7 @@ class Column:
         return (np.column_stack([out, ~known]) if self.indicator else out).astype(np.float32)
 
     def findings(self, values: np.ndarray, site: np.ndarray) -> list[Finding]:
-        """Return findings about values [n] of rows of sites [n] to which the column was not fitted."""
+        """Return findings about values [n] of rows at sites [n] that the column was not fitted to."""
         if self.categories is None:
             values = numbers_of(self.name, values)
             if len(values) and np.isnan(values).all():
@@ -133,21 +133,23 @@ class Column:
 
 @dataclass(frozen=True)
 class Preparation:
-    """What turns the rows of a table into numbers: plain data, fitted on training rows, without pooling any rows.
+    """The transformation of table rows to numbers: plain data, fitted on training rows, without pooling any rows.
 
-    `Tasks.from_frame` fits it, between sites on all rows that may train in some split. Sites share counts, sums, sums
-    of squared deviations and the names of categories and classes; where every site has means and deviations of its own
-    (``sites``), only the names, and of which columns they lack values. Weights of rows do not count.
+    `Tasks.from_frame` fits it; across sites, it is fitted on all rows that may be used for training in some split.
+    Sites share counts, sums, sums of squared deviations, and the names of categories and classes. If every site has its
+    own means and standard deviations (``sites``), they share only the names and which columns have missing values. Row
+    weights are ignored.
 
     Args:
-        columns: The columns that become the inputs, in order.
-        target: The column with the targets. Its categories are the classes; without such, targets are real.
+        columns: The input columns, in order.
+        target: The target column. Its categories are the classes; without categories, targets are real.
         node: The column that names the site of a row.
-        sites: Names of the sites, where each has means and deviations of its own.
-        floats_per_site: What a site has shared at most, in floats of 4 bytes, with which ``bytes_sent`` begins; four
-            letters of a name count as one. 0 for tasks prepared as others had been.
-        group: The column of groups, such as patients, if any; tasks prepared so keep their rows together, too.
-        scale: Mean count of the training rows, by ``loss="poisson"``; see `Tasks`.
+        sites: Names of the sites, if each has its own means and standard deviations.
+        floats_per_site: Upper bound on what a site has shared, in floats of 4 bytes; ``bytes_sent`` starts from it.
+            Four letters of a name count as one float. 0 for tasks built with an existing preparation.
+        group: The column of groups, such as patients, if any; tasks built with this preparation also keep their rows
+            together.
+        scale: Mean count of the training rows, with ``loss="poisson"``; see `Tasks`.
 
     Example:
         >>> from graphcollab import Tasks
@@ -182,12 +184,12 @@ class Preparation:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """What every input is called, D names."""
+        """Names of the D input features."""
         return tuple(name for column in self.columns for name in column.features)
 
     @property
     def classes(self) -> tuple[str | int | float | bool, ...]:
-        """The classes as the table has them, in the order of their labels; none where targets are real."""
+        """The classes as written in the table, in the order of their labels; empty for real targets."""
         names = self.target.categories or ()
         if self.target.truths:
             return tuple(name == "1" for name in names)
@@ -199,12 +201,12 @@ class Preparation:
         """Return the inputs of a table's rows, float32 [n, D].
 
         Args:
-            frame: A table, as `Tasks.from_frame` takes one; columns that are not needed may be there or not.
-            site: Whose rows they are. Default: as the table says, if that matters.
+            frame: A table, as accepted by `Tasks.from_frame`; additional columns are ignored.
+            site: Site of the rows. Default: read from the table if needed.
 
         Raises:
-            ValueError: If a column is missing or of the wrong kind, or a site needed and unknown, or rows are of
-                another one.
+            ValueError: If a column is missing or of the wrong kind, a site is needed but unknown, or rows belong to
+                another site.
         """
         table = self._open(frame, site)
         rows, read = self._sites_of(table, site), {one.name: table.column(one.name) for one in self.columns}
@@ -215,7 +217,7 @@ class Preparation:
     def encode(
         self, read: Mapping[str, np.ndarray], site: np.ndarray, at: Callable[[int], str] = "row {}".format
     ) -> Tensor:
-        """Return the inputs that columns [n] become, float32 [n, D], given the place of every row's site [n]."""
+        """Return the inputs that columns [n] become, float32 [n, D], given the position of every row's site [n]."""
         parts = [one.encode(read[one.name], site, at) for one in self.columns]
         return torch.from_numpy(np.concatenate([np.zeros((len(site), 0), np.float32), *parts], 1))
 
@@ -223,7 +225,8 @@ class Preparation:
         """Return the targets of a table's rows [n]: class labels, int64, or real values, float32.
 
         Raises:
-            ValueError: If a target is missing, is no known class, or the column is, or rows are of another site.
+            ValueError: If a target is missing or an unknown class, the column is missing, or rows belong to another
+                site.
         """
         table = self._open(frame, site)
         values = table.column(self.target.name)
@@ -231,22 +234,22 @@ class Preparation:
         return self.target.targets(values, rows)
 
     def restore(self, predictions: Tensor, site: str | None = None) -> Tensor:
-        """Return predicted real targets in the units of the table: what standardizing them did is undone."""
+        """Convert standardized predictions of real targets back to the units of the table."""
         place = 0 if not self.sites else self._known(site)
         return predictions * self.target.deviation[place] + self.target.mean[place]
 
     def places(self, names: Sequence[str]) -> np.ndarray:
-        """Return where among means and deviations those of sites are, [K]."""
+        """Return the positions of sites in the means and standard deviations, [K]."""
         return np.array([self._known(name) if self.sites else 0 for name in names], np.int64)
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it as plain lists, text and numbers, from which `from_json` makes it anew."""
+        """Return the preparation as plain lists, text and numbers; `from_json` restores it."""
         plain: dict[str, Any] = json.loads(json.dumps({"version": _VERSION, **dataclasses.asdict(self)}))
         return plain
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Preparation:
-        """Make a preparation of what `to_json` returned. It is checked, and nothing in it is executed."""
+        """Restore a preparation from the output of `to_json`. It is validated, and nothing in it is executed."""
         if not isinstance(stored, Mapping):
             raise SettingError(
                 "a preparation", "the dict that `to_json` returned; json.load reads it of a file", stored
@@ -268,7 +271,7 @@ class Preparation:
         return f"Preparation({len(self.columns)} columns, {len(self.features)} features, {kind}, {sites})"
 
     def _open(self, frame: Any, site: str | None) -> Table:
-        """Open a table, whose rows must be a site's if one is given and the table says whose they are."""
+        """Open a table; if a site is given and the table names sites, all rows must belong to it."""
         table = open_table(frame, self.node)
         if site is not None and self.node in table.names:
             names, codes = factorized(table.column(self.node))
@@ -283,7 +286,7 @@ class Preparation:
         return table
 
     def _sites_of(self, table: Any, site: str | None) -> np.ndarray:
-        """Return the place of every row's site among the means."""
+        """Return the position of every row's site in the means."""
         if not self.sites:
             return np.zeros(table.rows, np.int64)
         if site is not None or self.node not in table.names:

@@ -1,6 +1,6 @@
-"""Findings about the columns of a table: import warns of them, and `Tasks.findings` keeps them for reports.
+"""Findings about table columns: import warns of them, and `Tasks.findings` keeps them for reports.
 
-Ordinary columns hardly ever exceed the thresholds by chance. A finding names all columns that it is about.
+Ordinary columns rarely exceed the thresholds by chance. A finding names all affected columns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from graphcollab.data.quality_of_leaks import Columns, finding, leave, numbered,
 Known = Mapping[str, tuple[np.ndarray, np.ndarray]]
 
 _CODES = (*(-9.0, 77, 88, 777, 888, 7777, 8888), *(s * (10.0**d - 1) for d in range(2, 8) for s in (-1, 1)))
-_FACTORS = (2.2046, 2.54, 3.281)  # between common units: pounds, inches, feet; from 5 on all are
+_FACTORS = (2.2046, 2.54, 3.281)  # between common units: pounds, inches, feet; any factor from 5 on counts
 _NUMBER = r"[_ .-]?(id|no|nr|num|number|code|key)"
 _PERSON = re.compile(
     rf"(patient|person|subject|participant|proband)({_NUMBER})?|id|mrn|pid|pseudonym"
@@ -34,7 +34,7 @@ _SPAN = r"(os|pfs|dfs|rfs|surv(ival)?|vital|cens(or)?|event|death|fu|follow[_ .-
 _EVENT = re.compile(rf"({_SPAN})?(status|event|cens(or(ed|ing)?)?|death|dead|died|delta)", re.IGNORECASE)
 _UNTIL = re.compile(rf"({_SPAN})?(time|days|weeks|months)|{_SPAN}years|time[_ .-]?to[_ .-]?\w+", re.IGNORECASE)
 
-TIMES = 20  # different times, fewer than which are terms or ages rather than when somebody was last seen
+TIMES = 20  # distinct times; fewer are terms or ages rather than censoring times
 
 
 def of_columns(
@@ -46,7 +46,7 @@ def of_columns(
     sites: Sequence[str],
     group: Tensor | None,
 ) -> list[Finding]:
-    """Return findings about columns to predict from, ``read``, and target ``values``; sites are ``owner`` [N]."""
+    """Return findings about input columns ``read`` and target ``values``; ``owner`` [N] is the site of every row."""
     findings = [*of_leaks(read, target, values, group)]
     leaks = {name for one in findings for name in one.numbers["columns"]}
     if group is None:
@@ -63,7 +63,7 @@ def of_columns(
 
 
 def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
-    """Yield a column that names at least ten persons, of whom a twentieth of the rows repeat one at the same site."""
+    """Yield a column that names at least ten persons, if a twentieth of the rows repeat a person at the same site."""
     for name, column in read.items():
         if not _PERSON.fullmatch(name) or column.dtype.kind == "b":
             continue
@@ -85,7 +85,7 @@ def _of_persons(read: Columns, owner: np.ndarray) -> Iterator[Finding]:
 
 
 def _of_identifiers(numbers: Columns, owner: np.ndarray) -> Iterator[Finding]:
-    """Yield whole numbers that are days as 20200131 is, or that number or name the rows."""
+    """Yield integer columns that encode days, such as 20200131, or that number or identify the rows."""
     whole = {name: column[np.isfinite(column)] for name, column in numbers.items()}
     whole = {name: column for name, column in whole.items() if len(column) and (column == column.round()).all()}
     days = [name for name, column in whole.items() if _are_days(column)]
@@ -114,7 +114,7 @@ def _are_days(column: np.ndarray) -> bool:
 
 
 def _are_names(name: str, column: np.ndarray, owner: np.ndarray) -> bool:
-    """Return whether whole numbers differ in all rows of a site and are named so, or in all and leave few out."""
+    """Return whether integers are unique at each site in a column named as identifiers, or unique and dense overall."""
     if _IDENTIFIER.search(name) and len(column) > 10:
         return len(np.unique(column * (1.0 + owner.max()) + owner)) == len(column)
     dense = len(column) >= 100 and np.ptp(column) < 2 * len(column)
@@ -122,14 +122,14 @@ def _are_names(name: str, column: np.ndarray, owner: np.ndarray) -> bool:
 
 
 def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
-    """Yield which numbers mean that nothing is known: rows of nines, and 0 far from others, as at one site only."""
+    """Yield numbers that seem to encode missing values: runs of nines, and 0 far from all other values."""
     found = [(name, one) for name, (values, _) in columns.items() for one in _nines(values, _CODES)]
     for name, (values, owner) in columns.items():
         zero, others = values == 0, np.sort(np.abs(values[values != 0]))
         rows, zeros = (np.bincount(owner[mask], minlength=len(sites)) for mask in (zero | True, zero))
         empty = [repr(sites[k]) for k in np.flatnonzero((zeros == rows) & (rows >= 10)).tolist()]
         one_sign = len(others) and (values.min() >= 0 or values.max() <= 0)
-        steps = np.diff(np.unique(others))  # 0 is no code where it is the next number, as of months from 1 on
+        steps = np.diff(np.unique(others))  # 0 is no code if it continues the values, such as months from 1 on
         far = len(steps) >= 19 and others[0] > max(0.25 * np.median(others), 3 * np.median(steps))
         if zeros.sum() >= 3 and one_sign and far:
             where = f"all rows of site{'s' * (len(empty) > 1)} {few(empty)}" if empty else f"{zeros.sum()} rows"
@@ -144,9 +144,10 @@ def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
 
 
 def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
-    """Return which codes are in how many rows, three at least, and farther from other values than these differ.
+    """Return the codes in at least three rows each that are farther from the other values than these are apart.
 
-    And three times as far as any of these from the next. Or below 0, where no other value is.
+    The distance must also be three times the largest gap between other values. A code below 0 also counts if all other
+    values are nonnegative.
     """
     if not len(values) or not (values.min() in codes or values.max() in codes):
         return []
@@ -161,7 +162,7 @@ def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
 
 
 def _of_units(columns: Known, sites: Sequence[str], target: str) -> Iterator[Finding]:
-    """Yield columns whose middle and spread at a site are those of others times the factor between two units."""
+    """Yield columns whose median and spread at a site differ from other sites by the factor between two units."""
     found = [(name, one) for name, (values, owner) in columns.items() for one in _other_units(values, owner, sites)]
     if found:
         told = few([f"column {name!r} {one}" for name, one in found])
@@ -172,10 +173,10 @@ def _of_units(columns: Known, sites: Sequence[str], target: str) -> Iterator[Fin
 
 
 def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) -> Iterator[str]:
-    """Yield at which sites values [n] lie beyond what is usual, by the factor between two units or by 5 and more.
+    """Yield sites whose values [n] are outside the usual range, by the factor between two units or by at least 5.
 
-    Nothing where others lie beyond by another factor, larger than its third root, or, below 5, between its quarter and
-    its three quarters: sites then differ by themselves.
+    A site is skipped if others are also outside, by a different factor larger than its cube root, or, for factors below
+    5, if others lie between a quarter and three quarters of its own: sites then differ by nature.
     """
     counts = np.bincount(owner, minlength=len(sites))
     many = np.flatnonzero(counts >= 10)
@@ -187,13 +188,13 @@ def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) ->
     usual = bounds[bounds[:, 2].argsort(kind="stable")[(len(many) - 1) // 2]]
     beyond = np.flatnonzero((bounds[:, 0] > usual[4]) | (bounds[:, 4] < usual[0]))
     sizes, own = (np.stack([one[..., 2], one[..., 3] - one[..., 1]], -1) for one in (bounds[beyond], usual))
-    positive = (sizes > 0).all(1) & (own > 0).all()  # middles and spreads
+    positive = (sizes > 0).all(1) & (own > 0).all()  # medians and spreads
     beyond, sizes = beyond[positive], sizes[positive]
     times = np.log(sizes / own)
     apart = np.abs(np.abs(times)[:, None] - np.log(_FACTORS)[:, None])  # [beyond, factors, 2]
     fits = (apart < np.log((1.2, 1.6))).all(2).any(1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        way = np.log(bounds[:, 2] / usual[2]) / times[:, :1]  # [beyond, sites], 0 at what is usual, 1 beyond
+        way = np.log(bounds[:, 2] / usual[2]) / times[:, :1]  # [beyond, sites], 0 at the usual median, 1 at the site's
     fits &= ~((way > 0.25) & (way < 0.75)).any(1)
     fits |= (np.abs(times[:, 0]) > np.log(5)) & (np.abs(times[:, 0] - times[:, 1]) < np.log(2))
     unlike = np.abs(times[:, 0] - times[:, :1]) > np.log(1.5)  # [beyond, beyond]
@@ -203,9 +204,9 @@ def _other_units(values: np.ndarray, owner: np.ndarray, sites: Sequence[str]) ->
 
 
 def _of_target(target: str, values: np.ndarray, read: Columns) -> Iterator[Finding]:
-    """Yield targets that mean that nothing is known, or whether an event was seen until a time."""
+    """Yield targets that seem to encode missing values, or that seem to be event indicators or censored times."""
     numbers = values
-    if values.dtype.kind == "O":  # words stand for 0 and 1
+    if values.dtype.kind == "O":  # words that stand for 0 and 1
         place = {one: float(one) if is_number(one) else k % 2 for k, one in enumerate(sorted({*values.tolist()}))}
         numbers = np.array([place[one] for one in values.tolist()], np.float64)
     if found := _nines(numbers, (9.0, *_CODES)):

@@ -1,4 +1,4 @@
-"""Findings about columns that tell the target: exactly, by their order, in sum, or as a part of it."""
+"""Findings about columns that leak the target: exactly, by their order, in a sum, or as a part of it."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from graphcollab.data.quality_of_samples import hashed
 
 Columns = Mapping[str, np.ndarray]
 
-_LOOK = 10_000  # rows that are looked at first, which clears most columns
-_CHANCE = math.log(1e6)  # in fewer than one of so many tables, chance would do the same
+_LOOK = 10_000  # rows checked first, which clears most columns
+_CHANCE = math.log(1e6)  # chance alone produces a finding in fewer than one in so many tables
 
 
 def of_leaks(
     read: Columns, target: str, values: np.ndarray, group: Tensor | None, what: str = "the target"
 ) -> Iterator[Finding]:
-    """Yield which columns tell the target of every row, exactly or by order; rows of a group count as one."""
+    """Yield columns that determine the target of every row, exactly or by order; a group's rows count as one."""
     rows = np.arange(len(values)) if group is None else np.unique(group.numpy(), return_index=True)[1]
     some = rows[:: -(-len(rows) // _LOOK)]
     exactly = [name for name, column in read.items() if _tells(column[some], values[some])]
     if exactly:
         codes = np.stack([numbered(column[rows]) for column in (*read.values(), values)], 1)
-        once = rows[np.unique(hashed(torch.from_numpy(codes)).numpy(), return_index=True)[1]]  # of equal rows one
-        most = min(1 + codes[:, -1].max(), len(once) // 2)  # a column of more values may have one for every row
+        once = rows[np.unique(hashed(torch.from_numpy(codes)).numpy(), return_index=True)[1]]  # one of equal rows
+        most = min(1 + codes[:, -1].max(), len(once) // 2)  # a column with more values may have one per row
         chosen = {name: rows if 1 + numbered(read[name][rows]).max() <= most else once for name in exactly}
         exactly = [name for name in exactly if _tells(read[name][chosen[name]], values[chosen[name]])]
     if exactly:
@@ -53,7 +53,7 @@ def of_leaks(
 
 
 def of_sums(numbers: Columns, target: str, values: np.ndarray) -> Iterator[Finding]:
-    """Yield which columns, two or more without gaps, add up to the target, but for a thousandth of its spread."""
+    """Yield two or more columns without missing values whose linear combination is the target, up to 0.1% of its SD."""
     whole = {name: one for name, one in numbers.items() if np.isfinite(one).all() and np.ptp(one) > 0}
     if values.dtype.kind not in "if" or not whole or len(values) < 10 * (1 + len(whole)) or not np.ptp(values) > 0:
         return
@@ -70,7 +70,7 @@ def of_sums(numbers: Columns, target: str, values: np.ndarray) -> Iterator[Findi
 
 
 def of_parts(numbers: Columns, target: str, values: np.ndarray) -> Iterator[Finding]:
-    """Yield which columns are never above the target and are it in a tenth of rows or more, as times that end by it."""
+    """Yield columns never above the target and equal to it in at least a tenth of rows, such as times within it."""
     if values.dtype.kind not in "if":
         return
     for name, one in numbers.items():
@@ -84,7 +84,7 @@ def of_parts(numbers: Columns, target: str, values: np.ndarray) -> Iterator[Find
 
 
 def _tells(column: np.ndarray, values: np.ndarray) -> bool:
-    """Return whether every value of a column goes with one target, or both are amounts in one order, beyond chance."""
+    """Return whether each value of a column implies one target, or both are equally ordered numbers, beyond chance."""
     codes, aim = numbered(column), numbered(values)
     first = np.empty(1 + codes.max(), np.int64)
     first[codes] = aim
@@ -97,9 +97,10 @@ def _tells(column: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _sorts(column: np.ndarray, values: np.ndarray) -> bool:
-    """Return whether targets come one after the other by the order of numbers, beyond chance.
+    """Return whether targets are sorted by the column's numbers, beyond chance.
 
-    Amounts may also come several to a value, as where the column is rounded. Rows of one value count as one.
+    Several numeric targets may share a value, for example if the column is rounded. Rows with equal values count as
+    one.
     """
     known, ordered = ~np.isnan(column), values.dtype.kind != "O"
     if 2 * known.sum() < len(column):
@@ -120,12 +121,12 @@ def _sorts(column: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _orders(codes: np.ndarray) -> float:
-    """Return the logarithm of the number of different orders of codes [N]."""
+    """Return the logarithm of the number of distinct orders of codes [N]."""
     return math.lgamma(len(codes) + 1) - sum(map(math.lgamma, (np.bincount(codes) + 1).tolist()))
 
 
 def numbered(column: np.ndarray) -> np.ndarray:
-    """Return the numbers of a column's values, int64 [N]: numbers in order, NaN last, and text as it comes."""
+    """Return the codes of a column's values, int64 [N]: numbers in order, NaN last, and text in any order."""
     if column.dtype.kind != "O":
         return np.unique(column, return_inverse=True)[1].astype(np.int64, copy=False)
     place: dict[str | None, int] = {}
@@ -138,10 +139,10 @@ def finding(code: str, columns: Sequence[str], message: str, **numbers: float) -
 
 
 def each(names: Sequence[str]) -> str:
-    """Return columns as the subject of a sentence."""
+    """Return column names as the subject of a sentence."""
     return f"{'each of the columns' if len(names) > 1 else 'column'} {few([*map(repr, names)])}"
 
 
 def leave(names: Sequence[str]) -> str:
-    """Return how to leave columns out."""
+    """Return the advice to exclude columns."""
     return f"leave them out by {setting(leave_out=[*names])}" if len(names) > 1 else without(names[0])

@@ -1,4 +1,4 @@
-"""Findings about samples, of tables and arrays: rows in two splits, inputs of other sizes, sites of one class."""
+"""Findings about samples of tables and arrays: rows in two splits, inputs of other scales, sites with one class."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _USE = {"test": "testing", "val": "validation"}
 def of_repeats(
     pools: Mapping[str, Pool], splits: Mapping[str, Split], names: Sequence[str], what: str = "node"
 ) -> list[Finding]:
-    """Return the finding that a twentieth of the samples for testing, or else validation, are for training, too.
+    """Return the finding that a twentieth of the test samples, or else validation samples, also occur in training.
 
-    Different samples must nearly all differ in every second number already, so that equal ones are no chance. Samples
-    of all splits are counted, so that many draws are warned of once.
+    Nearly all distinct samples must already differ in every second number, so that equal samples are no coincidence.
+    Samples of all splits are counted, so that the warning is the same for every random split.
     """
     held = next((name for name in ("test", "val") if name in splits), None)
     if held is None or not pools[splits["train"].pool].inputs[:1].numel():
@@ -58,7 +58,7 @@ def _sample_hashes(pool: Pool) -> Tensor:
 
 
 def hashed(values: Tensor, key: int = 0) -> Tensor:
-    """Return sums of the bits [N, D] of every row times random odd numbers, modulo 2^64, [N]."""
+    """Return the sum of every row's bits [N, D] times random odd numbers, modulo 2^64, [N]."""
     factor = keyed_bits(key, 127, torch.arange(values.shape[1])) | 1
     parts = values.split(max(2**22 // max(values.shape[1], 1), 1))
     return torch.cat([(_bits(part) * factor).sum(1) for part in parts])
@@ -68,11 +68,11 @@ def _bits(values: Tensor) -> Tensor:
     if not values.is_floating_point():
         return values.long()
     kind = torch.int32 if values.dtype == torch.float32 else torch.int64
-    return (values + 0.0).contiguous().view(kind).long()  # -0.0 is 0.0
+    return (values + 0.0).contiguous().view(kind).long()  # converts -0.0 to 0.0
 
 
 def of_scales(pools: Mapping[str, Pool], splits: Mapping[str, Split], names: Sequence[str]) -> list[Finding]:
-    """Return the finding that a node's images or series in a split are 50 times as large as is usual, or as small."""
+    """Return the finding that a node's images or series in a split are 50 times larger or smaller than usual."""
     if not all(pool.inputs.is_floating_point() and pool.inputs.dim() > 2 for pool in pools.values()):
         return []
     sizes = {name: pool.inputs.flatten(1).double().abs().mean(1).cpu() for name, pool in pools.items()}
@@ -90,7 +90,7 @@ def of_scales(pools: Mapping[str, Pool], splits: Mapping[str, Split], names: Seq
 
 
 def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor) -> list[Finding]:
-    """Return the finding that AUC is not defined at sites whose rows are all of one class."""
+    """Return the finding that AUC is undefined at sites with rows of only one class."""
     held = [torch.stack([split.owner, targets.cpu()[split.index].long()]) for split in splits]
     pairs = torch.cat(held, 1).unique(dim=1)
     one = [names[k] for k in (pairs[0].bincount(minlength=len(names)) == 1).nonzero().flatten().tolist()]
@@ -105,7 +105,7 @@ def of_one_class(names: Sequence[str], splits: Iterable[Split], targets: Tensor)
 
 
 def of_frequent_class(classes: Sequence[object], targets: Tensor) -> list[Finding]:
-    """Return the finding that four in five of 100 rows or more are of one class: accuracy tells little of them."""
+    """Return the finding that 80% of at least 100 rows are of one class, so that accuracy tells little."""
     counts = targets.cpu().long().bincount(minlength=len(classes))
     share, most = float(counts.max() / counts.sum()), classes[int(counts.argmax())]
     if not 0.8 <= share < 1 or len(targets) < 100:

@@ -1,4 +1,4 @@
-"""Findings about the names of classes, categories and sites, and about values that were not there in training."""
+"""Findings about the names of classes, categories and sites, and about values not seen in training."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from graphcollab._base.findings import Finding
 from graphcollab._base.naming import close, few, setting
 from graphcollab.data._values import is_number
 
-MOST = 10  # values of a coding
+MOST = 10  # maximum number of values of a coding
 
 
 def warn_of(findings: Iterable[Finding]) -> None:
-    """Warn of findings in the name of the first caller outside of the package."""
+    """Issue warnings about findings, attributed to the first caller outside the package."""
     for finding in findings:
         issue("quality", finding.subject, finding.message)
 
 
 def of_many_classes(target: str, different: int, above: int = 10) -> list[Finding]:
-    """Return the finding that targets of so many different whole numbers are taken for classes."""
+    """Return the finding that targets with so many distinct integers are treated as classes."""
     message = (
         f"column {target!r} has {different} different whole numbers, which are taken for classes: give "
         f"{setting(loss='poisson')} if they are counts, {setting(loss='mse')} if they are other amounts, and "
@@ -35,11 +35,11 @@ def of_many_classes(target: str, different: int, above: int = 10) -> list[Findin
 def of_codings(
     sites: Sequence[str], rows: Sequence[int], names: Mapping[str, Sequence[Sequence[str]]], target: str
 ) -> list[Finding]:
-    """Return the finding that sites write values of a column otherwise than others, such as 0, 1 and no, yes.
+    """Return the finding that sites code the values of a column differently, such as 0, 1 and no, yes.
 
-    Two sites have no value in common, of classes at most half, or count from 0 and from 1; each has two to ten
-    (more are names, as of streets) and enough rows to show the other's, and no site has values of both that the other
-    lacks. ``rows`` [K] are for training, ``names`` [K] lists of what these have, by column.
+    Two sites have no value in common (for classes, at most half), or count from 0 and from 1. Each has two to ten
+    values (more are names, such as streets) and enough rows to show the other's, and no site has values of both that
+    the other lacks. ``rows`` [K] counts training rows, and ``names`` has lists [K] of their values, by column.
     """
     found = {name: _codings(sites, rows, by_site, 0.5 * (name == target)) for name, by_site in names.items()}
     found = {name: one for name, one in found.items() if one}
@@ -54,14 +54,14 @@ def of_codings(
 
 
 def _codings(sites: Sequence[str], rows: Sequence[int], by_site: Sequence[Sequence[str]], most: float) -> str:
-    """Return as text which values are at which of two groups of sites; "" where none code differently."""
+    """Describe which values occur at which of two groups of sites; "" if all sites use the same coding."""
     groups: dict[frozenset[str], list[int]] = {}
     for k, words in enumerate(by_site):
         groups.setdefault(frozenset(words), []).append(k)
     if len(groups) > 100:
         return ""
     largest = [one for one in groups if not any(one < other for other in groups)]
-    for one, other in combinations(largest, 2) if len(largest) <= 8 else ():  # more are no codings
+    for one, other in combinations(largest, 2) if len(largest) <= 8 else ():  # with more, they are not codings
         smaller = min(len(one), len(other))
         enough = min(sum(rows[k] for k in groups[words]) for words in (one, other)) >= 5 * len(one | other)
         mixed = any(words & (one - other) and words & (other - one) for words in groups)
@@ -78,13 +78,13 @@ def _codings(sites: Sequence[str], rows: Sequence[int], by_site: Sequence[Sequen
 
 
 def _shifted(one: frozenset[str], other: frozenset[str]) -> bool:
-    """Return whether two sets of as many values are whole numbers that are counted from another one."""
+    """Return whether two equally large sets of values are numbers that differ by an offset of one."""
     first, second = (sorted(map(float, words)) if all(map(is_number, words)) else [] for words in (one, other))
     return len(first) == len(second) > 0 and all(abs(a - b) == 1 for a, b in zip(first, second, strict=True))
 
 
 def of_spellings(subject: str, names: Iterable[str]) -> list[Finding]:
-    """Return the finding that names differ only by case or spaces."""
+    """Return the finding that names differ only in case or spaces."""
     alike: dict[str, list[str]] = {}
     for name in names:
         alike.setdefault(_plain(name), []).append(name)
@@ -100,7 +100,7 @@ def of_spellings(subject: str, names: Iterable[str]) -> list[Finding]:
 
 
 def of_no_values(name: str, counts: str) -> list[Finding]:
-    """Return the finding that a column has no value in any row, where models have no input that says so."""
+    """Return the finding that a column has no value in any row, and models have no input that indicates it."""
     message = (
         f"column {name!r} has no value in any row, and so counts {counts}: models have no input that says where it is "
         "missing, as it hardly ever was in training"

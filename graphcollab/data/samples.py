@@ -1,4 +1,4 @@
-"""Samples stored once (`Pool`), who owns which (`Split`), and which are held out."""
+"""Samples stored once (`Pool`), their assignment to nodes (`Split`), and held-out samples."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from graphcollab._base.errors import MismatchError, NotFiniteError, RangeError, 
 from graphcollab._base.keyed import keyed_bits
 
 ELSEWHERE = -(2**62)
-"""The position of a sample that is not in the pool: another process has it. To read it is an IndexError."""
+"""Position of a sample that is in another process, not in the pool. Reading it raises an IndexError."""
 _SPLIT_STREAM, _TEST_SPLIT_STREAM = 101, 109
 
 
 def not_finite(values: Tensor) -> Tensor:
-    """Return which samples hold NaN or infinity, as positions; one sum says that none does."""
+    """Return the positions of samples with NaN or infinity; a single sum suffices if there are none."""
     if not values.is_floating_point() or bool(torch.isfinite(values.sum())):
         return torch.empty(0, dtype=torch.int64)
     return (~torch.isfinite(values)).reshape(len(values), -1).any(1).nonzero().flatten()
@@ -29,7 +29,7 @@ def not_finite(values: Tensor) -> Tensor:
 def refuse_not_finite(
     what: str, values: Tensor, at: Callable[[int], str] = "sample {}".format, hint: str = "clean it or drop it"
 ) -> None:
-    """Refuse inputs or targets with NaN or infinity; the message names the first sample by ``at``."""
+    """Reject inputs or targets with NaN or infinity; the message names the first such sample, formatted by ``at``."""
     bad = not_finite(values)
     if len(bad):
         more = f", as in {len(bad) - 1} more rows" if len(bad) > 1 else ""
@@ -37,7 +37,7 @@ def refuse_not_finite(
 
 
 def refuse_bad_weights(weight: Tensor, at: Callable[[int], str] = "sample {}".format, where: str = "") -> None:
-    """Refuse weights [N] that are negative or not finite; the message names the first sample by ``at``."""
+    """Reject negative or non-finite weights [N]; the message names the first such sample, formatted by ``at``."""
     bad = (~(torch.isfinite(weight) & (weight >= 0))).nonzero().flatten()
     if len(bad):
         raise RangeError(
@@ -49,12 +49,12 @@ def refuse_bad_weights(weight: Tensor, at: Callable[[int], str] = "sample {}".fo
 
 @dataclass(frozen=True)
 class Pool:
-    """Samples of a dataset, all of them finite, stored once however many nodes use them.
+    """The samples of a dataset, all finite, stored once even if several nodes use them.
 
-    Inputs are [N, ...], targets [N] class labels, or [N] or [N, D] real values. ``weight`` [N], finite and not
-    negative, counts in means over a node's samples, of which only ratios matter; None: all alike. ``group`` [N] are
-    whole numbers, alike for a node's samples that are never divided between splits; None: all may be. ``row`` [N] are
-    the numbers of rows of the table that they were made of; None: not known.
+    Inputs are [N, ...]; targets are class labels [N] or real values [N] or [N, D]. ``weight`` [N], finite and
+    nonnegative, weights means over a node's samples, where only ratios matter; None: equal weights. ``group`` [N] are
+    integers; samples of a node with the same group are never divided between splits; None: no groups. ``row`` [N] are
+    the row numbers in the source table; None: unknown.
     """
 
     inputs: Tensor
@@ -87,22 +87,22 @@ class Pool:
         return len(self.inputs)
 
     def take(self, index: Tensor) -> Pool:
-        """Return a copy of some samples, by position; groups are numbered anew."""
+        """Return a copy of the samples at the given positions, with groups renumbered."""
         group = None if self.group is None else self.group[index.cpu()].unique(return_inverse=True)[1]
         index = index.to(self.inputs.device)
         weight = None if self.weight is None else self.weight[index]
         return Pool(self.inputs[index], self.targets[index], weight, group)
 
     def to(self, device: torch.device | str) -> Pool:
-        """Move the samples to a device; groups and numbers of rows stay on the CPU."""
+        """Move the samples to a device; groups and row numbers stay on the CPU."""
         weight = None if self.weight is None else self.weight.to(device)
         return Pool(self.inputs.to(device), self.targets.to(device), weight, self.group, self.row)
 
     @classmethod
     def joined(cls, pools: Sequence[Pool]) -> Pool:
-        """Put the samples of pools one behind the other; where only some have weights, the others' are 1.
+        """Concatenate the samples of pools; if only some pools have weights, samples of the others get weight 1.
 
-        Samples of pools without groups are groups of their own where others have some.
+        If only some pools have groups, each sample of the others is its own group.
         """
         if len(pools) == 1:
             return pools[0]
@@ -116,7 +116,7 @@ class Pool:
 
 
 def _joined_groups(pools: Sequence[Pool]) -> Tensor | None:
-    """Return the groups of all samples of pools, where any has such; equal numbers are one group."""
+    """Return the groups of all samples of the pools, if any pool has groups; equal numbers are the same group."""
     if all(pool.group is None for pool in pools):
         return None
     start = 1 + max(int(pool.group.max()) for pool in pools if pool.group is not None and len(pool))
@@ -129,7 +129,7 @@ def _joined_groups(pools: Sequence[Pool]) -> Tensor | None:
 
 @dataclass(frozen=True)
 class Split:
-    """Which samples of a pool every node uses, as one index with pointers.
+    """The samples of a pool that every node uses, as one index with pointers.
 
     Args:
         pool: Name of the pool.
@@ -154,18 +154,18 @@ class Split:
 
     @property
     def here(self) -> Tensor:
-        """Positions of the samples that are in this process."""
+        """Positions of the samples in this process."""
         return self.index[self.index != ELSEWHERE]
 
     @cached_property
     def elsewhere(self) -> Tensor:
-        """Which nodes have samples that are in other processes, a mask [K]."""
+        """Mask of the nodes with samples in other processes, [K]."""
         first = self.index[self.ptr[:-1].clamp(max=len(self.index) - 1)] if len(self.index) else self.ptr[:-1]
         return (self.sizes > 0) & (first == ELSEWHERE)
 
     @cached_property
     def sizes(self) -> Tensor:
-        """Samples of every node, [K]."""
+        """Number of samples of every node, [K]."""
         return self.ptr.diff()
 
     @property
@@ -174,13 +174,13 @@ class Split:
         return torch.repeat_interleave(torch.arange(self.num_nodes), self.sizes)
 
     def of(self, node: int) -> Tensor:
-        """Return one node's positions in the pool."""
+        """Return the pool positions of one node's samples."""
         return self.index[int(self.ptr[node]) : int(self.ptr[node + 1])]
 
     def gather(self, nodes: Tensor, position: Tensor) -> Tensor:
-        """Return pool positions, [R, ...], of samples ``position`` [R, ...] within nodes [R].
+        """Return the pool positions, [R, ...], of samples ``position`` [R, ...] within nodes [R].
 
-        They are clamped to the node's last sample. A node without samples gets a sample of one among the others.
+        Positions are clamped to the node's last sample. A node without samples gets a sample of another node.
         """
         shape, sizes, begin = (-1,) + (1,) * (position.dim() - 1), self.sizes[nodes], self.ptr[nodes]
         if bool((sizes == 0).any()):
@@ -189,13 +189,13 @@ class Split:
         return self.index[place]
 
     def totals(self, values: Tensor) -> Tensor:
-        """Return sums over every node's samples, [K], of values [N] of the pool's; NaN where these are elsewhere."""
+        """Return sums of pool ``values`` [N] over every node's samples, [K]; NaN for samples in other processes."""
         here = self.index != ELSEWHERE
         sums = values.new_zeros(self.num_nodes).index_add(0, self.owner[here], values[self.index[here]])
         return sums.masked_fill(self.elsewhere, torch.nan)
 
     def select(self, nodes: Tensor) -> Split:
-        """Return the split of some nodes, in the order given."""
+        """Return the split of the given nodes, in the given order."""
         sizes = self.sizes[nodes]
         ptr = cumsum(sizes)
         first = torch.repeat_interleave(self.ptr[nodes] - ptr[:-1], sizes)
@@ -203,7 +203,7 @@ class Split:
 
 
 def check_splits(splits: Mapping[str, Split], pools: Mapping[str, Pool]) -> None:
-    """Check that splits are for as many nodes as the training split, and that their samples are there."""
+    """Check that splits have as many nodes as the training split, and that their samples exist."""
     count = splits["train"].num_nodes
     for name, split in splits.items():
         subject = f"split {name!r}"
@@ -231,13 +231,13 @@ def hold_out(
     into: str = "val",
     group: Tensor | None = None,
 ) -> tuple[Split, Split]:
-    """Divide every node's samples into those it keeps and those that are held out, max(round(fraction n), 1) of n.
+    """Split every node's samples into kept and held-out ones; of n samples, max(round(fraction n), 1) are held out.
 
     The draw is keyed by seed and node (``ids`` [K]), and independent for ``into`` ``"val"`` and ``"test"``. With
-    ``labels`` [total] every class is held out in proportion, by largest remainders, but first one sample of every class
-    of which a node has several, and last, only if nothing else is left, the last sample of a class. With ``group``
-    [total] all this is about whole groups, each of its first sample's class. A group of several nodes is held out by
-    all of them or by none: such are drawn first, whatever their classes, and shares are met as well as they can be.
+    ``labels`` [total], it is stratified by largest remainders: first one sample of every class of which a node has
+    several, and the last sample of a class only if nothing else is left. With ``group`` [total], whole groups are drawn
+    instead of samples, each with the class of its first sample. A group shared by several nodes is held out by all of
+    them or by none: such groups are drawn first, ignoring classes, and fractions are met as closely as possible.
     """
     if group is None:
         return _hold_out(split, ids, _shares(split.sizes, fraction), seed, labels, into)
@@ -259,15 +259,15 @@ def hold_out(
 
 
 def _shares(sizes: Tensor, fraction: float) -> Tensor:
-    """Return how many of every node's samples, or groups, [K] are held out: never all of them."""
+    """Return the number of held-out samples, or groups, of every node, [K]: never all of them."""
     return (fraction * sizes.double()).round().long().clamp(min=1).minimum(sizes - 1).clamp(min=0) * (fraction > 0)
 
 
 def _drawn_of_several(found: Tensor, several: Tensor, total: Tensor, seed: int, into: str) -> Tensor:
-    """Draw those of pairs of a node and a group [U, 2] whose group is of ``several`` nodes and is held out, [U].
+    """Return a mask over (node, group) pairs [U, 2] of those whose group is in ``several`` nodes and is held out, [U].
 
-    In an order by chance, but for nodes with few groups first, those are that bring nodes nearer, in squares, to the
-    ``total`` [K] they hold out; a node that would hold out more than that keeps two.
+    Groups are visited in random order, but those of nodes with few groups first. A group is held out if that brings its
+    nodes closer to their ``total`` [K], in squared distance; a node that would exceed its total keeps two groups.
     """
     left, kept = total.tolist(), found[:, 0].bincount(minlength=len(total)).tolist()
     out, nodes_of = torch.zeros_like(several), defaultdict[int, list[int]](list)
@@ -292,11 +292,11 @@ def _drawn_of_several(found: Tensor, several: Tensor, total: Tensor, seed: int, 
 def _hold_out(
     split: Split, ids: Tensor, total: Tensor, seed: int, labels: Tensor | None, into: str
 ) -> tuple[Split, Split]:
-    """Hold out ``total`` [K] of every node's samples, or groups, each by itself."""
+    """Hold out ``total`` [K] of every node's samples, or groups, independently per node."""
     owner = split.owner
     place = torch.arange(len(owner)) - split.ptr[owner]
     stream = _TEST_SPLIT_STREAM if into == "test" else _SPLIT_STREAM
-    shuffled = lexsort([keyed_bits(seed, stream, ids[owner], place), owner])  # owners stay where they were
+    shuffled = lexsort([keyed_bits(seed, stream, ids[owner], place), owner])  # each node's samples stay together
     rank = place
     if labels is not None:
         tier, owed = _merits(owner, labels[shuffled], split.sizes, total)
@@ -310,10 +310,10 @@ def _hold_out(
 
 
 def _merits(owner: Tensor, labels: Tensor, sizes: Tensor, total: Tensor) -> tuple[Tensor, Tensor]:
-    """Return by what samples are held out: a tier, the smallest first, and inside it what is owed, the most first.
+    """Return the keys that order samples for holding out: a tier, ascending, and within it what is owed, descending.
 
-    The k-th sample of a class of c among a node's n is owed h c / n - (k - 1) of the h to be held out; in order of
-    that, classes get their whole parts first and then by the largest remainders.
+    The k-th sample of a class with c of a node's n samples is owed h c / n - (k - 1) of the h to be held out. Sorting
+    by that gives classes their integer parts first and then the rest by largest remainders.
     """
     if not len(labels):
         return owner, owner

@@ -1,4 +1,4 @@
-"""Which samples are met when (`Schedule`), and in how many local steps."""
+"""The batches of every local step (`Schedule`), and the number of local steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcollab._base.keyed import keyed_bits
 
 _BATCH_STREAM = 104
-KEPT_BATCHES = 2**18  # of a chunk, of which where they lie is kept
+KEPT_BATCHES = 2**18  # maximum number of batches in a chunk whose layout is cached
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Schedule:
 
 
 def local_steps(counts: Tensor, batch_size: int, epochs: int = 1, steps: int | None = None) -> Tensor:
-    """Return the numbers of local steps of nodes with ``counts`` samples: ``steps``, or ``epochs`` passes over them."""
+    """Return the number of local steps of nodes with ``counts`` samples: ``steps``, or ``epochs`` passes over them."""
     per_epoch = (counts + batch_size - 1) // batch_size
     return torch.full_like(counts, steps) if steps is not None else per_epoch * epochs
 
@@ -41,10 +41,10 @@ def local_steps(counts: Tensor, batch_size: int, epochs: int = 1, steps: int | N
 def make_schedule(
     counts: Tensor, node_id: Tensor, seed: int, round_: int, batch_size: int, epochs: int = 1, steps: int | None = None
 ) -> Schedule:
-    """Shuffle every node's samples anew for every pass and cut them into batches.
+    """Shuffle every node's samples for every pass and cut them into batches.
 
-    The last batch of a pass may be short. The order is a function of (seed, node_id, round, pass) alone, whatever other
-    rows are drawn. S is the most steps of any row.
+    The last batch of a pass may be short. The order is a function of (seed, node_id, round, pass) alone, independent of
+    the other rows. S is the maximum number of steps over rows.
 
     Args:
         counts: Samples of every row's node, [R].
@@ -56,25 +56,25 @@ def make_schedule(
     own, size, start, turn, passes = cut(counts.long().numpy().tobytes(), batch_size, epochs, steps)
     most, longest = size.shape[1], int(counts.max())
     place = torch.arange(longest)
-    # [R, passes, n]: random keys; places beyond a node's samples sort last
+    # [R, passes, n]: random keys; positions beyond a node's samples sort last
     keys = keyed_bits(seed, _BATCH_STREAM, node_id[:, None, None], round_, torch.arange(passes)[:, None], place)
     if int(counts.min()) < longest:
         keys = keys.where(place < counts[:, None, None], torch.iinfo(torch.int64).max - longest + place)
-    first = min(most * batch_size, longest)  # of few steps only the first samples are met, which need no whole sort
+    first = min(most * batch_size, longest)  # few steps use only the first samples, which need no full sort
     few = passes == 1 and 4 * first <= longest
-    # Keys do not repeat, so any sort gives one order: NumPy's takes a third of the time of PyTorch's
+    # Keys are unique, so any sort gives the same order; NumPy's takes a third of the time of PyTorch's
     order = keys.topk(first, dim=-1, largest=False).indices if few else torch.from_numpy(keys.numpy().argsort(-1))
     inside = (start[..., None] + place[:batch_size]).clamp(max=longest - 1)
     flat = inside.add_(turn[..., None] * longest)  # [R, S, B]
     return Schedule(order.flatten(1).gather(1, flat.flatten(1)).view_as(flat), size, own)
 
 
-@lru_cache(maxsize=8)  # of the chunks of a round
+@lru_cache(maxsize=8)  # for the chunks of a round
 def _cut(counts: bytes, batch_size: int, epochs: int, steps: int | None) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
     """Cut passes over numbers of samples, [R] in int64, into batches, the same in every round.
 
-    Returns steps of every row [R], the size of batches, the place of their first sample in the order of samples and the
-    pass they are of, [R, S] each, and how many passes there are.
+    Returns the steps of every row, [R], the size, first sample position and pass of every batch, [R, S] each, and the
+    number of passes.
     """
     own = torch.frombuffer(bytearray(counts), dtype=torch.int64)
     total = local_steps(own, batch_size, epochs, steps)

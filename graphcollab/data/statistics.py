@@ -1,4 +1,4 @@
-"""`Statistics`: what builders of tasks share about samples; by default all samples are here."""
+"""`Statistics`: what builders of tasks share about samples; by default, all samples are in this process."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Counts:
-    """Additive facts of columns over the rows to which they are fitted, [k] each, and names of categories, [k] lists.
+    """Additive statistics of columns over the rows to fit, [k] each, and lists [k] of category names.
 
-    ``squares`` are deviations from the mean of the site, of no column whose values are all here, as deviations from the
-    common mean have more digits; ``counted`` are the values that ``sums`` are of, 0 where a site does not share them.
+    ``squares`` are squared deviations from the site mean. They omit columns whose values are all in this process, since
+    deviations from the common mean are more precise. ``counted`` are the numbers of values in ``sums``, 0 for sites
+    that do not share them.
     """
 
     rows: np.ndarray
@@ -34,37 +35,37 @@ class Counts:
 
 
 class Statistics:
-    """Statistics over all samples, which are all here.
+    """Statistics over all samples, with all samples in this process.
 
-    Where some are elsewhere, a subclass reduces them over whoever has some. A builder calls `agree`, `pool` and `union`
-    in this order, each once at most. What ``then`` computes follows from common facts alone, so an error in it is the
-    same for all.
+    If some are in other processes, a subclass reduces the statistics over these. A builder calls `agree`, `pool` and
+    `union` in this order, each at most once. The result of ``then`` depends on common facts alone, so an error in it is
+    the same in all processes.
     """
 
     alone = True
-    """Whether all samples are here."""
+    """Whether all samples are in this process."""
     complete = True
-    """Whether no samples are elsewhere of which nothing is known."""
+    """Whether something is known about all samples in other processes."""
 
     def agree(self, facts: Mapping[str, Any], then: Callable[[Sequence[Mapping[str, Any]]], T]) -> T:
-        """Check that samples go together, given facts about those here, and return what follows from all facts."""
+        """Check that samples are compatible, given local facts, and return ``then`` of the facts of all processes."""
         return then([facts])
 
     def pool(self, counts: Counts, then: Callable[[Counts], T]) -> T:
-        """Add up the counts of the rows here and return what follows from those of all rows."""
+        """Sum the counts of local rows over all processes and return ``then`` of the result."""
         return then(replace(counts, squares={}))
 
     def union(self, tasks: Any, may_train: Split) -> Any:
-        """Return the `Tasks` of all nodes, given those of the nodes here and their samples that may be for training."""
+        """Return the `Tasks` of all nodes, given those of local nodes and the samples that may be used for training."""
         return tasks
 
 
 HERE = Statistics()
-"""The default of builders: all samples are here."""
+"""The default of builders: all samples are in this process."""
 
 
 def common_kind(name: str, kinds: Iterable[tuple[object, str]], target: bool = False) -> str:
-    """Return the kind that a column has at all sites where it is not empty, given pairs (site, kind), or raise."""
+    """Return the common kind of a column at sites where it is not empty, from pairs (site, kind), or raise."""
     some = [(site, kind) for site, kind in kinds if kind != NOTHING]
     if which := differing(some):
         raise MismatchError(
@@ -76,7 +77,7 @@ def common_kind(name: str, kinds: Iterable[tuple[object, str]], target: bool = F
 
 
 def differing(values: Iterable[tuple[object, Any]]) -> str:
-    """Return as text which sites have which values, given pairs (site, value); "" where all have the same."""
+    """Describe which sites have which values, from pairs (site, value); "" if all have the same."""
     sites: dict[str, list[str]] = {}
     for site, value in values:
         shown = value if isinstance(value, str) else json.dumps(value)

@@ -1,4 +1,4 @@
-"""`Table`: a table column by column, of a frame, a dict of arrays, rows as dicts, a file, or of these by site."""
+"""`Table`: a column-wise view of a frame, a dict of arrays, rows as dicts, a file, or a dict of these by site."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ WHAT = (
     "a frame of pandas or polars, a dict of columns, a list of rows as dicts, the path of a CSV, Excel or Parquet "
     "file, or a dict of these by site"
 )
-_INDEX = re.compile(r"__index_level_\d+__")  # as what pandas and pyarrow keep an index without a name
+_INDEX = re.compile(r"__index_level_\d+__")  # name under which pandas and pyarrow store an unnamed index
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table whose columns are read when they are asked for.
+    """A table whose columns are read on demand.
 
     Args:
         names: Names of the columns.
-        rows: How many rows there are.
-        read: Function from the name of a column to its values.
-        sizes: Rows of every site, {name: number}, where the table was given site by site.
-        declared: Columns whose type in a frame says that they are categories, whatever they hold.
-        kinds: What the columns that were read hold at every site, {column: {site: kind}}, where it was given so.
+        rows: Number of rows.
+        read: Function from a column name to its values.
+        sizes: Rows of every site, {name: number}, if the table was given site by site.
+        declared: Columns that are categorical by their type in a frame, whatever their values.
+        kinds: Kinds of the columns read so far at every site, {column: {site: kind}}, if given site by site.
     """
 
     names: tuple[str, ...]
@@ -56,7 +56,7 @@ class Table:
     kinds: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def column(self, name: str, given: str = "", spare: bool = False) -> np.ndarray:
-        """Return the values of a column, ``given`` by an argument; an error says how to leave a ``spare`` one out."""
+        """Return the values of a column, ``given`` by an argument; errors for a ``spare`` one advise to exclude it."""
         if name not in self.names:
             raise UnknownError(f"column {name!r}", no_column(name, self.names, given))
         try:
@@ -67,11 +67,11 @@ class Table:
             raise type(error)(error.subject, f"{error}, or {without(name)}") from error
 
     def only(self, rows: np.ndarray) -> Table:
-        """Return the table of some rows, by their numbers."""
+        """Return the table restricted to the given row numbers."""
         return replace(self, rows=len(rows), read=lambda name: self.read(name)[rows])
 
     def sites(self, node: str) -> tuple[tuple[str, ...], np.ndarray]:
-        """Return the names of the sites in a column, in order, and the position of every row's among them."""
+        """Return the sorted names of the sites in a column, and the index of every row's site."""
         names, codes = factorized(self.column(node))
         if (codes < 0).any():
             row = int((codes < 0).argmax())
@@ -80,7 +80,7 @@ class Table:
 
 
 def open_table(frame: Any, node: str | None = None) -> Table:
-    """Open a table; of a dict of tables by site all become one, with a column ``node`` that names the site."""
+    """Open a table; join a dict of tables by site into one, with a column ``node`` that names the site."""
     if isinstance(frame, Table):
         return frame
     if isinstance(frame, Mapping) and frame and all(map(_is_table, frame.values())):
@@ -94,7 +94,7 @@ def open_table(frame: Any, node: str | None = None) -> Table:
 
 
 def no_column(name: str, names: Iterable[str], given: str = "") -> str:
-    """Return the message for a column that does not exist, ``given`` by an argument."""
+    """Return the message for a missing column, ``given`` by an argument."""
     names, told = list(names), f"there is no column {name!r}{given and f' ({given})'}"
     hint = f"; {near}The" if (near := close(name, names)) else ": the"
     return f"{told}{hint} columns are {few([*map(repr, names)])}"
@@ -161,7 +161,7 @@ def _joined(tables: Mapping[str, Table], node: str | None) -> Table:
 
 
 def _refuse_mixed_truths(name: str, parts: Mapping[str, np.ndarray]) -> None:
-    """Refuse a column of true and false at one site, that is 1 and 0, with the same words among others at another."""
+    """Reject a column of true and false, read as 1 and 0, at one site if another has the same words among others."""
     numbers = {site: set(part[~np.isnan(part)].tolist()) for site, part in parts.items() if part.dtype.kind != "O"}
     one = next((site for site, values in numbers.items() if values and values <= {0, 1}), None)
     words = {site: set(part.tolist()) & TRUTHS.keys() for site, part in parts.items() if site not in numbers}
@@ -188,7 +188,7 @@ def _of_site(site: str, table: Table, name: str) -> np.ndarray:
 
 
 def _from_frame(frame: Any) -> Table:
-    import narwhals as nw  # takes a tenth of a second
+    import narwhals as nw  # takes a tenth of a second to import
 
     try:
         known = nw.from_native(frame, eager_only=True)
@@ -207,7 +207,7 @@ def _from_frame(frame: Any) -> Table:
         if whole or series.dtype.is_numeric():
             exact = whole and not series.is_null().any()
             return from_array(name, (series if exact else series.cast(nw.Float64)).to_numpy())
-        values = series.to_list()  # a cast to text would make text of missing values
+        values = series.to_list()  # a cast to text would turn missing values into text
         return from_array(name, [*map(_plain, values)] if name in declared else values)
 
     return Table(tuple(places), len(known), read, declared=declared)

@@ -1,4 +1,4 @@
-"""`Tasks`: the private data of all nodes, with the loss and the metric they are about."""
+"""`Tasks`: the private data of all nodes, with their loss and metric."""
 
 from __future__ import annotations
 
@@ -31,35 +31,37 @@ from graphcollab.data.samples import ELSEWHERE, Pool, Split, check_splits, hold_
 
 @dataclass(frozen=True)
 class Tasks(Builders):
-    """What the nodes own: samples by index, split into training, validation and test, and how they are judged.
+    """The data of all nodes: samples by index, split into training, validation and test, with loss and metric.
 
     Args:
-        pools: Samples, each stored once, with their weights where they have such.
-        splits: ``"train"``, and where there are such ``"val"`` and ``"test"``: who uses which samples.
-        names: A name for every node, used in messages and pictures. Default: ``node 0``, ``node 1``, …
-        loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, ``"poisson"`` (outputs are logarithms of rates), ``"cox"`` (of
-            hazard ratios; targets are times and whether the event was seen, [N, 2]), or a function
-            ``(outputs, targets) -> scalar`` of one node's batch. Samples with weights need a loss per sample,
+        pools: Samples, each stored once, with optional weights.
+        splits: Samples of every node in ``"train"`` and, if present, ``"val"`` and ``"test"``.
+        names: Name of every node, used in messages and figures. Default: ``node 0``, ``node 1``, …
+        loss: ``"cross_entropy"``, ``"mse"``, ``"bce"``, ``"poisson"`` (outputs are log rates), ``"cox"`` (outputs are
+            log hazard ratios; targets are times and event indicators, [N, 2]), or a function
+            ``(outputs, targets) -> scalar`` of one node's batch. Weighted samples need a per-sample loss,
             ``graphcollab.engine.Loss(function, per_sample=True)``.
         metric: A name from ``graphcollab.analysis.metrics.METRICS``, such as ``"auc"`` or ``"mae"``, a
-            `Metric`, or a function ``(outputs, targets) -> number`` of one node's samples with an
-            attribute ``higher_is_better``, as torchmetrics' have, and ``weighted`` if it takes weights, too.
+            `Metric`, or a function ``(outputs, targets) -> number`` of one node's samples with an attribute
+            ``higher_is_better``, as torchmetrics' have, and ``weighted`` if it also accepts weights.
         node_id: Stable identity of every node, [K]; all randomness is keyed by it. Default: 0, 1, …
-        cluster: True cluster of every node where it is known, [K].
-        preparation: What turned the rows of a table into the samples, if any.
-        split_given: Whether test samples were given, not drawn: `graphcollab.benefit` does not deal them anew then.
-        told: Classes among a node's training samples (between sites: those that may train), [K, C], if some are
-            elsewhere.
-        scale: What rates are multiples of, ``scale * exp(output)``, by ``loss="poisson"``: with the mean count, as
-            ``from_frame`` has it, usual step sizes do.
-        class_weight: What a sample counts in the loss by its class, with ``"cross_entropy"`` and ``"bce"``; metrics do
-            not heed it. Default: all count alike.
-        findings: Doubts about the samples that were warned of when tasks were made of a table.
+        cluster: True cluster of every node, [K], if known.
+        preparation: The transformation of table rows to samples, if any.
+        split_given: Whether the test samples were given rather than drawn; `graphcollab.benefit` does not redraw given
+            ones.
+        told: Classes among a node's training samples (with sites: among those that may be used for training), [K, C],
+            if some samples are in other processes.
+        scale: Unit of the rates with ``loss="poisson"``: the rate is ``scale * exp(output)``. ``from_frame`` sets it to
+            the mean count, so that usual learning rates work.
+        class_weight: Loss weight of a sample by its class, with ``"cross_entropy"`` and ``"bce"``; metrics ignore it.
+            Default: equal weights.
+        findings: Warnings about the samples issued when the tasks were built from a table.
 
     Raises:
-        ValueError: If a node has no training samples, or in some split none whose weight is above 0, an index is
-            outside its pool, names are not one per node, two nodes have the same ``node_id``, a metric is of classes
-            where targets are amounts or the other way round, or a function as metric does not say which way it goes.
+        ValueError: If a node has no training samples, or no positive weight in some split, an index is out of range for
+            its pool, the number of names differs from the number of nodes, two nodes have the same ``node_id``, a
+            classification metric is used with real targets or the other way round, or a metric function does not say
+            whether higher is better.
 
     Example:
         >>> x, y = torch.randn(20, 3), torch.randint(2, (20,))
@@ -161,8 +163,8 @@ class Tasks(Builders):
 
     @property
     def ids(self) -> Tensor:
-        """``node_id`` [K]."""
-        return cast(Tensor, self.node_id)  # set when tasks are made
+        """``node_id``, [K]."""
+        return cast(Tensor, self.node_id)  # set in __post_init__
 
     @property
     def num_nodes(self) -> int:
@@ -171,12 +173,12 @@ class Tasks(Builders):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample's inputs."""
+        """Shape of one input sample."""
         return tuple(self.pools[self.splits["train"].pool].inputs.shape[1:])
 
     @property
     def device(self) -> torch.device:
-        """Device of the samples; who owns which of them is known on the CPU."""
+        """Device of the samples; the split indices are on the CPU."""
         return self.pools[self.splits["train"].pool].inputs.device
 
     @property
@@ -186,15 +188,15 @@ class Tasks(Builders):
 
     @cached_property
     def mean_weight(self) -> Mapping[str, Tensor]:
-        """Mean weight of every node's samples, [K] float64, by split, of splits with weights; NaN without samples."""
+        """Mean sample weight of every node, [K] float64, by split with weights; NaN for nodes without samples."""
         with_weights = ((name, split, self.pools[split.pool].weight) for name, split in self.splits.items())
         return {n: split.totals(w.double().cpu()) / split.sizes for n, split, w in with_weights if w is not None}
 
     @cached_property
     def classes(self) -> Tensor | None:
-        """Which classes occur among every node's training samples, [K, C] bool; None unless labels are integers.
+        """Classes that occur among every node's training samples, [K, C] bool; None unless labels are integers.
 
-        Negative labels, which losses may leave out, are none.
+        Negative labels, which losses may ignore, do not count as classes.
         """
         split = self.splits["train"]
         targets = self.pools[split.pool].targets.cpu()
@@ -209,13 +211,13 @@ class Tasks(Builders):
         return out
 
     def sizes(self, split: str) -> Tensor:
-        """Samples of every node in a split, [K]; zeros where there is no such split."""
+        """Return the number of samples of every node in a split, [K]; zeros if the split does not exist."""
         if split in self.splits:
             return self.splits[split].sizes
         return torch.zeros(self.num_nodes, dtype=torch.int64)
 
     def require_cluster(self) -> Tensor:
-        """Return every node's true cluster, [K], numbered from 0; a ValueError where they are not known."""
+        """Return every node's true cluster, [K], numbered from 0; raise a ValueError if clusters are unknown."""
         if self.cluster is None:
             raise MissingError(
                 "cluster",
@@ -228,12 +230,12 @@ class Tasks(Builders):
     def hold_out(
         self, fraction: Part = 0.2, seed: Seed = 0, stratify: bool = True, into: Literal["val", "test"] = "val"
     ) -> Tasks:
-        """Set a random share of every node's training samples aside for validation or testing.
+        """Set aside a random share of every node's training samples for validation or testing.
 
-        At least one is set aside of two or more. Where samples have one label each, whole numbers or zeros and ones of
-        any type, every class of a node is held out in proportion: at least one sample of each class that has several,
-        as far as the node's total allows it, and never all; without ``stratify``, classes do not count. Whole groups
-        are drawn where samples have some.
+        At least one sample is set aside from two or more. If every sample has one label, an integer or a zero or one of
+        any type, the split is stratified: at least one sample of each class that has several is held out, as far as the
+        node's total allows, and never all of them. With ``stratify=False``, classes are ignored. If samples have
+        groups, whole groups are drawn.
         """
         self.require_here(torch.arange(self.num_nodes), ": set them aside before tasks are shared")
         split = self.splits["train"]
@@ -244,7 +246,7 @@ class Tasks(Builders):
         return replace(self, splits={**self.splits, "train": train, into: held})
 
     def require(self, split: str, why: str) -> None:
-        """Check that every node has samples in a split; else a ValueError names those that do not, and says why."""
+        """Check that every node has samples in a split; otherwise a ValueError names those without, with the reason."""
         missing = (self.sizes(split) == 0).nonzero().flatten().tolist()
         if missing:
             cure = ""
@@ -261,9 +263,9 @@ class Tasks(Builders):
         return f"{len(nodes)} {what}{'s' if len(nodes) > 1 else ''} ({shown}) {'are' if len(nodes) > 1 else 'is'}"
 
     def select(self, nodes: Tensor | Sequence[Node]) -> Tasks:
-        """Return the tasks of some nodes, by name or position, in the order given; samples stay stored once.
+        """Return the tasks of the given nodes, by name or position, in the given order; samples stay stored once.
 
-        In a list numbers are names where all names are whole numbers (`Node`); in a tensor they are always positions.
+        In a list, numbers are names if all names are whole numbers (`Node`); in a tensor they are always positions.
         """
         nodes = torch.as_tensor(nodes if isinstance(nodes, Tensor) else find_nodes(nodes, self.names)).long().cpu()
         splits = {name: split.select(nodes) for name, split in self.splits.items()}
@@ -273,19 +275,19 @@ class Tasks(Builders):
 
     @cached_property
     def elsewhere(self) -> Tensor:
-        """Which nodes have samples that are not in this process (`share`), a mask [K]."""
+        """Mask of the nodes with samples in other processes (`share`), [K]."""
         return torch.stack([split.elsewhere for split in self.splits.values()]).any(0)
 
     def require_here(self, nodes: Tensor, why: str = "") -> None:
-        """Check that all samples of nodes, [k], are in this process; else a ValueError names them, and says why."""
+        """Check that all samples of nodes [k] are in this process; otherwise a ValueError names them and the reason."""
         if lacking := [repr(self.names[k]) for k in nodes[self.elsewhere[nodes]].tolist()]:
             raise MissingError("tasks", f"samples of {few(lacking)} are not in this process{why}")
 
     def share(self, nodes: Tensor, device: torch.device | str = "cpu") -> Tasks:
-        """Return the tasks with the samples of some nodes only, [k], on a device.
+        """Return the tasks with only the samples of the given nodes [k], on a device.
 
-        Of the others it is known how many samples they have, and of which classes. Samples that are not here, since
-        these tasks are a share already, are a ValueError.
+        For the other nodes, the number of samples and their classes remain known. Raises a ValueError if these tasks
+        are already a share and lack some of the samples.
         """
         self.require_here(nodes)
         splits, pools = dict(self.splits), dict(self.pools)
@@ -302,5 +304,5 @@ class Tasks(Builders):
         return replace(self, pools=pools, splits=splits, told=self.classes)
 
     def to(self, device: torch.device | str) -> Tasks:
-        """Move all samples to a device; indices stay on the CPU."""
+        """Move all samples to a device; the indices stay on the CPU."""
         return replace(self, pools={name: pool.to(device) for name, pool in self.pools.items()})

@@ -1,4 +1,4 @@
-"""What is computed with models: rows, the engine and its backends, objectives and optimizers."""
+"""Computation with models: rows, the engine and its backends, objectives and optimizers."""
 
 from typing import TYPE_CHECKING
 

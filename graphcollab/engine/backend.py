@@ -1,4 +1,4 @@
-"""The contract of the backends, and what they share: batches of unequal length and randomness inside layers."""
+"""The interface of the backends, and their common parts: batches of unequal length and randomness inside layers."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.engine.stack import ParamSpec
 
-_JUDGING = 1  # key of modules that draw in evaluation mode, too: every call draws alike
+_JUDGING = 1  # key for modules that also draw in evaluation mode: every call draws the same numbers
 
 R = TypeVar("R")
 T = TypeVar("T", Tensor, Embedded)
 
 Key: TypeAlias = tuple[int, Tensor, int]
-"""What keys randomness inside layers: seed, the identity of every row's node [r], and round."""
+"""Keys of the randomness inside layers: seed, the identity of every row's node [r], and round."""
 
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """Local steps of rows; ``state`` by slot, [r, P] each, stays as it is; ``step`` [r] counts the steps before."""
+    """Local steps of rows; ``state`` by slot, [r, P] each, is not modified; ``step`` [r] counts the previous steps."""
 
     feed: Feed
     optimizer: RowOptimizer
@@ -44,25 +44,25 @@ class Work:
     step: Tensor
 
     def of(self, rows: slice) -> Work:
-        """Return the work of some rows."""
+        """Return the work of the given rows."""
         state = {slot: values[rows] for slot, values in self.state.items()}
         return replace(self, feed=self.feed.of(rows), state=state, step=self.step[rows])
 
 
 class Backend(ABC):
-    """Computes with the models of one architecture. All backends give the same numbers up to rounding.
+    """Computation with the models of one architecture. All backends give the same numbers up to rounding.
 
-    Its working memory is a copy of ``module`` that shares frozen weights. ``by_node``: randomness inside layers is
-    keyed per node; ``together``: samples of all rows that it is given pass through the module at once.
+    The working memory is a copy of ``module`` that shares frozen weights. ``by_node``: randomness inside layers is
+    keyed per node; ``together``: samples of all given rows pass through the module at once.
     """
 
     name: str
     by_node: ClassVar[bool] = True
     together: ClassVar[bool] = False
     only_reads: bool = False
-    """Whether forward passes (not those to latents) are known not to write to their inputs."""
+    """Whether forward passes (except those to latents) are known not to write to their inputs."""
     layers: Sequence[Dense] | None = None
-    """Linear layers whose plain steps are compiled, where it is such a module."""
+    """Linear layers with compiled plain steps, if the module is such a chain."""
 
     def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
         self.graphs = plan.graphs
@@ -80,11 +80,11 @@ class Backend(ABC):
         self.draws = Draws(self.module)
 
     def key(self, *keys: int) -> own_randomness:
-        """Return what is drawn from by these keys; without any, in evaluation mode."""
+        """Return the generators for these keys; without keys, those for evaluation mode."""
         return keyed_layers(*(keys or (_JUDGING,)))
 
     def drawing_from(self, randomness: own_randomness) -> AbstractContextManager[None]:
-        """Draw from these generators, on from where they are, in what is settled by ``draws``."""
+        """Draw from these generators, continuing their streams, inside computations settled by ``draws``."""
         return self.draws.keyed(randomness) if self.draws.active else nullcontext()
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Backend(ABC):
         return outputs
 
     def embed(self, flat: Tensor, inputs: Tensor) -> Embedded:
-        """Return outputs, latents and projected latents instead, [r, m, ...] each, of models that have them."""
+        """Return outputs, latents and projected latents, [r, m, ...] each, of models that have them."""
         return Embedded(*self._judge(flat, inputs, True))
 
     def _judge(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
@@ -106,7 +106,7 @@ class Backend(ABC):
 
     @abstractmethod
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
-        """Return outputs [r, m, ...], or outputs and latents, in the mode that the module is in."""
+        """Return outputs [r, m, ...], or outputs and latents, in the module's current mode."""
 
     def gradient(
         self,
@@ -120,8 +120,8 @@ class Backend(ABC):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return losses [r], gradients [r, P], and the buffers [r, columns - P] after the pass.
 
-        They are of evaluation mode, or, with a key for randomness inside layers, of training mode. The models stay as
-        they are, with their buffers; ``weight`` [r, m] is as in `Context`.
+        The pass is in evaluation mode, or, with a key for randomness inside layers, in training mode. The models and
+        their buffers are not modified; ``weight`` [r, m] is as in `Context`.
         """
 
         def gradients() -> tuple[Tensor, Tensor, Tensor]:
@@ -135,12 +135,12 @@ class Backend(ABC):
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return what `gradient` does; randomness is to be keyed (`drawing_from`)."""
+        """Implement `gradient`; randomness must be keyed (`drawing_from`)."""
 
     def fit(self, flat: Tensor, work: Work, out: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """Take every row's local steps from models [r, columns], which stay as they are; ``out`` gets the new ones.
+        """Take every row's local steps from models [r, columns], which are not modified; ``out`` gets the new ones.
 
-        Returns new models, new optimizer state, and the loss at every step [S, r] (NaN where a row had none).
+        Returns new models, new optimizer state, and the loss at every step [S, r] (NaN for rows without this step).
         """
 
         def fitted() -> tuple[Tensor, dict[str, Tensor], Tensor]:
@@ -155,7 +155,7 @@ class Backend(ABC):
 
     @abstractmethod
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
-        """Take the steps of models, in place; return the new state and the losses. Randomness is to be keyed."""
+        """Take the steps of models in place; return the new state and the losses. Randomness must be keyed."""
 
     def _computed(self, kind: Hashable, device: torch.device, compute: Callable[[], R]) -> R:
         found = self.draws.settle(kind, device, compute)
@@ -169,7 +169,7 @@ class Backend(ABC):
         return [p.unflatten(-1, s) if s else p[..., 0] for p, s in zip(pieces, self.spec.shapes[:count], strict=True)]
 
     def _shares(self, scale: Mapping[str, Tensor] | None) -> list[Tensor] | None:
-        """Return the own model's share in every parameter, [r, 1, ...] each, which is 1 outside of the parts."""
+        """Return the share of the own model in every parameter, [r, 1, ...] each, which is 1 outside the parts."""
         if scale is None:
             return None
         count, ones = self.spec.num_named_parameters, torch.ones_like(next(iter(scale.values())))
@@ -186,9 +186,9 @@ class Backend(ABC):
         randomness: own_randomness,
         rows: bool = False,
     ) -> tuple[Tensor, list[Tensor | None]]:
-        """Return the loss of a batch, and its gradients (None of what it does not depend on), part by part.
+        """Return the loss of a batch, and its gradients (None if it does not depend on a parameter), part by part.
 
-        With ``rows`` they are losses [r] of many models, and all tensors have a leading r. ``run`` makes outputs.
+        With ``rows``, these are losses [r] of many models, and all tensors have a leading r. ``run`` computes outputs.
         """
         most = self.microbatch if objective.additive else None
         total: tuple[Tensor, list[Tensor | None]] | None = None
@@ -196,7 +196,7 @@ class Backend(ABC):
             term = objective if total is None else objective.of_samples()
             if term is None:
                 break
-            with self.drawing_from(randomness):  # only here, since all that goes on in it takes longer
+            with self.drawing_from(randomness):  # only around this, since operations inside are slower
                 outputs = run(part.inputs)
                 loss = self._loss(term.rows if rows else term, params, outputs, part)
             grads: list[Tensor | None] = [*torch.autograd.grad(loss, params, torch.ones_like(loss), allow_unused=True)]
@@ -223,9 +223,9 @@ class Backend(ABC):
 
 
 def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:
-    """Group the rows at work by batch length [r] (0: at rest), or pad them to one length if ``together``.
+    """Group the active rows by batch length [r] (0: inactive), or pad them to one length if ``together``.
 
-    A group has its rows, its batch length, and the weight of every sample [r, length], None where all are equal.
+    A group has its rows, its batch length, and the weight of every sample [r, length], None if all are equal.
     """
     active = int((size > 0).sum())
     lengths = size[:active].unique().tolist()
@@ -251,7 +251,7 @@ def take_step(
     step: Tensor | int,
     shares: Sequence[Tensor] | None = None,
 ) -> None:
-    """Step in place, state too; parameters without a gradient rest and do not even decay, as in ``torch.optim``."""
+    """Step in place, including state; parameters without a gradient do not even decay, as in ``torch.optim``."""
     some = [n for n, grad in enumerate(grads) if grad is not None]
     if not some:
         return

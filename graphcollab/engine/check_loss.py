@@ -1,4 +1,4 @@
-"""Checks of losses and metrics of a user's own: that they judge samples one by one, and hold nothing to be trained."""
+"""Checks of user-defined losses and metrics: that they treat samples one by one, and have no trainable parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcollab.engine.objective import Context, Objective, Sum, require_weight
 from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.reference import leaves
 
-FEW = 4  # samples with one target, and with others
+FEW = 4  # samples with equal targets, and with different ones
 MOVES = 1, 2, 3
 
 
@@ -28,10 +28,10 @@ def check_loss(
     split: str,
     weighted: bool,
 ) -> None:
-    """Judge outputs and targets of a few samples, [B, ...] each, whose split has the labels [N, ...].
+    """Check an objective on outputs and targets of a few samples, [B, ...] each, whose split has labels [N, ...].
 
-    Refused are labels that do not go with the outputs, terms that broadcast or have parameters, which nobody trains,
-    and, where samples have weights, an objective that does not heed them.
+    It rejects labels that do not fit the outputs, terms that broadcast or have parameters, which would not be trained,
+    and, if samples have weights, an objective that ignores them.
     """
     outputs, targets = few
     objective.check(outputs, labels, model, split)
@@ -59,10 +59,11 @@ def _judge(term: Objective, context: Context, outputs: Tensor, targets: Tensor) 
 def refuse_broadcast(
     judge: Callable[[Tensor, Tensor], Any], name: str, outputs: Tensor, targets: Tensor, model: str = "the model"
 ) -> None:
-    """Refuse a loss or a metric in which outputs such as [B, 1] and targets such as [B] are broadcast to [B, B].
+    """Reject a loss or a metric that broadcasts outputs such as [B, 1] and targets such as [B] to [B, B].
 
-    Then it makes no difference which sample has which target, and it does where both are given one shape. Losses that
-    compare samples on purpose, as rankings do, mind in either case, and those that compare distributions in neither.
+    With broadcasting, it does not matter which sample has which target, but it does after reshaping to equal shapes.
+    Losses that compare samples on purpose, such as rankings, depend on it in both cases, and those that compare
+    distributions in neither.
     """
     own, given = outputs.shape[1:], targets.shape[1:]
     if own.numel() != given.numel() or (own == given and own.numel() > 1):
@@ -70,12 +71,12 @@ def refuse_broadcast(
     other = (targets != targets[:1]).reshape(len(targets), -1).any(1)
     few = targets[torch.cat([(~other).nonzero().flatten()[:FEW], other.nonzero().flatten()[:FEW]])]
     spread = torch.linspace(0.1, 0.9, few.numel(), device=outputs.device)
-    for values in (few, spread):  # as near to targets as models come, and what a logarithm can be taken of
+    for values in (few, spread):  # as close to targets as models get, and values with a valid logarithm
         said = values.to(outputs.dtype).reshape(-1, *own)
         if _minds(judge, said, few) is not False:
             continue
         alike = [_minds(judge, said.reshape(few.shape), few), _minds(judge, said, few.reshape(said.shape))]
-        if own == given:  # of one number, which a loss may bring to another shape on one side only
+        if own == given:  # a single number, which a loss may reshape on one side only
             shape = (len(few),) if own else (len(few), 1)
             alike = [_minds(judge, said.reshape(shape), few.reshape(shape))]
         if any(alike) and False not in alike:
@@ -89,12 +90,12 @@ def refuse_broadcast(
 
 
 def _minds(judge: Callable[[Tensor, Tensor], Any], outputs: Tensor, targets: Tensor) -> bool | None:
-    """Tell whether it makes a difference which sample has which target; None where these shapes are not taken."""
+    """Return whether it matters which sample has which target; None if these shapes are not accepted."""
 
     def value(targets: Tensor) -> Tensor:
         with keyed_layers(0):
             found = torch.as_tensor(judge(outputs.clone(), targets.clone()))
-        return found.double().cpu().flatten().sort().values  # also where there is one for every sample
+        return found.double().cpu().flatten().sort().values  # also with one value per sample
 
     try:
         with own_filter("ignore"), torch.no_grad():

@@ -1,4 +1,4 @@
-"""Choosing how the models of one architecture are computed, by a fixed rule and a trial."""
+"""The choice of a backend for the models of one architecture, by a fixed rule and a trial."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from graphcollab.engine.vmap_backend import VmapBackend
 
 BACKENDS: dict[BackendName, type[Backend]] = {"vmap": VmapBackend, "loop": LoopBackend, "shared": SharedBackend}
 SLOW = "There is a performance drop because we have not yet implemented the batching rule for ([^ ]*)[.] "
-TRIED: dict[BackendName, tuple[str, str]] = {  # in this order, with the reason for it, and against it
+TRIED: dict[BackendName, tuple[str, str]] = {  # in this order, with the reason for and against it
     "shared": ("nodes share most of it, which sees all their samples", "not for several nodes in one pass"),
     "vmap": ("all layers have a stacked form", "no stacked form"),
 }
@@ -38,14 +38,14 @@ LOOKUPS = {
 }
 MIXES = "samples change what it makes of others"
 WRITES = "it changes its own parameters in the forward pass"
-PADDINGS = get_args(Padding)  # from the most careful on
+PADDINGS = get_args(Padding)  # from the most conservative on
 
 CPU_CHUNK_BYTES = 8 * 2**20
 CUDA_CHUNK_BYTES = 2**28
 
 
 def backend_of(plan: Plan, module: nn.Module, spec: ParamSpec) -> Backend:
-    """Return the backend that computes as planned with models of an architecture."""
+    """Return the backend of a plan for models of an architecture."""
     return BACKENDS[plan.backend](module, spec, plan)
 
 
@@ -59,10 +59,10 @@ def make_plan(
     autocast: bool = False,
     microbatch: int | None = None,
 ) -> Plan:
-    """Choose how to compute the models of an architecture, and try it against plain PyTorch (``difference``).
+    """Choose how to compute the models of an architecture, and test it against plain PyTorch (``difference``).
 
-    ``sample`` [n, ...] is up to two samples of one node, then three of another. What is asked for is tried, too. A
-    chunk holds 8 MiB of parameters on a CPU (what its caches keep close) and 256 MiB on a GPU.
+    ``sample`` [n, ...] has up to two samples of one node, then three of another. Explicit settings are tested, too. A
+    chunk holds 8 MiB of parameters on a CPU (the size of its caches) and 256 MiB on a GPU.
     """
     look_up("backend", backend, dict.fromkeys(("auto", *BACKENDS)))
     check_setting("chunk", Count | None, chunk)
@@ -100,7 +100,7 @@ def make_plan(
 def check_plan(
     plan: Plan, module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
 ) -> None:
-    """Check a plan that was made before: that of a run that is resumed, or for other data."""
+    """Check an existing plan, of a resumed run or for other data."""
     reference, expected, padding = _plain(module, spec, sample, objective)
     against = obstacle(plan.backend, module, reference)
     if against is None and plan.microbatch is not None and mixes_samples(reference):
@@ -114,7 +114,7 @@ def check_plan(
 
 
 def obstacle(backend: str, module: nn.Module, reference: Reference) -> str | None:
-    """Return what a backend cannot do, or does otherwise, whatever a few samples show."""
+    """Return what a backend does not support, or does differently, whatever the results on a few samples."""
     found = None if backend == "loop" else _hook(module)
     if backend == "shared":
         layers = layers_of(module, reference.spec)
@@ -143,7 +143,7 @@ def _hook(module: nn.Module) -> str | None:
 
 
 def better_looped(backend: str, module: nn.Module, reference: Reference) -> str | None:
-    """Return why the loop is better than another backend for what that can compute, too."""
+    """Return why the loop is preferable to another backend that supports the module."""
     if reference.random and backend == "vmap":
         return "randomness inside layers or the loss is keyed per node there"
     convolution = sorted(type(m).__name__ for m in module.modules() if isinstance(m, nn.modules.conv._ConvNd))
@@ -153,13 +153,13 @@ def better_looped(backend: str, module: nn.Module, reference: Reference) -> str 
 
 
 def mostly_frozen(module: nn.Module) -> bool:
-    """Tell whether nodes have less of a module to themselves than they share."""
+    """Return whether a module has more frozen (shared) than trainable parameters."""
     trained = sum(one.numel() for one in module.parameters() if one.requires_grad)
     return sum(one.numel() for one in module.parameters()) > 2 * trained
 
 
 def has_images(module: nn.Module, like: Tensor) -> bool:
-    """Tell whether models, which are like the rows given, convolve images in single precision by oneDNN."""
+    """Return whether models, of the device and type of the given rows, have 2D convolutions by oneDNN in float32."""
     kinds = nn.Conv2d | nn.ConvTranspose2d
     known = like.device.type == "cpu" and like.dtype == torch.float32 and torch.backends.mkldnn.is_available()
     return known and any(isinstance(layer, kinds) for layer in module.modules())
@@ -192,7 +192,7 @@ def _plain(
 
 
 def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> int | None:
-    """Return how many samples of a row to take at a time: those wanted, or by rule, if they may be taken in parts."""
+    """Return the number of samples of a row to take at a time, as given or by rule; None if batches must be whole."""
     if padding == "never" or mixes_samples(reference):
         if wanted is None:
             return None
@@ -205,9 +205,10 @@ def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> i
 
 
 def _wrong(plan: Plan, reference: Reference, expected: Numbers, fast: bool = False) -> str | None:
-    """Return what a plan's backend, in full precision, computes otherwise than plain PyTorch, or None.
+    """Return a difference between the results of a plan's backend, in full precision, and plain PyTorch, or None.
 
-    ``fast``: also which operators vmap takes row by row. Random batches are tried whole: parts draw in another order.
+    ``fast``: also report operators that vmap runs row by row. Random batches are tested whole, since parts draw in
+    another order.
     """
     whole = None if reference.random else plan.microbatch
     tried = replace(plan, precision="full", microbatch=whole, graphs=False)

@@ -29,15 +29,15 @@ class SupervisedContrast(Objective):
         \ell_q^\text{in} = -\log \frac{1}{|P(q)|} \sum_{r \in P(q)}
             \frac{e^{u_q \cdot u_r / \tau}}{\sum_{m \ne q} e^{u_q \cdot u_m / \tau}}
 
-    A sample that is alone with its class in the batch adds nothing; with two views there is none. Where samples have
-    weights, these are of the terms :math:`\ell_q`; among the samples that q is compared with all count alike but those
-    of weight 0, which are left out.
+    A sample that is the only one of its class in the batch contributes nothing; with two views there is none. Sample
+    weights apply to the terms :math:`\ell_q`; among the samples that q is compared with, all are weighted equally,
+    except that those of weight 0 are ignored.
 
     Args:
         temperature: τ.
         form: ``"out"`` or ``"in"``.
-        normalize: False: u is p itself, as in the code of FedClassAvg's authors.
-        of: ``"projection"`` or ``"latent"``: what is compared.
+        normalize: If False, u is p itself, as in the code of FedClassAvg's authors.
+        of: What is compared: ``"projection"`` or ``"latent"``.
     """
 
     temperature: Positive = 0.5
@@ -54,7 +54,7 @@ class SupervisedContrast(Objective):
         unit = F.normalize(unit, dim=1) if self.normalize else unit
         itself = torch.eye(len(unit), dtype=torch.bool, device=unit.device)
         left_out = itself if context.weight is None else itself | (context.weight == 0)
-        nothing = torch.finfo(unit.dtype).min / 4  # not -inf, whose gradients are NaN where a sample is alone
+        nothing = torch.finfo(unit.dtype).min / 4  # not -inf, whose gradients are NaN for a class with one sample
         logits = (unit @ unit.T / self.temperature).masked_fill(left_out, nothing)
         shares = logits - logits.logsumexp(1, keepdim=True)
         same = (targets[:, None] == targets) & ~left_out
@@ -68,7 +68,7 @@ class SupervisedContrast(Objective):
 
 @dataclass(frozen=True)
 class PrototypeContrast(Objective):
-    r"""Pull every sample towards the prototype of its class and push it away from the others.
+    r"""Pull every sample toward the prototype of its class and push it away from the others.
 
     `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024), section
     4.1, with the node's own learned prototypes :math:`\xi^1, \dots, \xi^C`, a parameter of the model:
@@ -79,8 +79,8 @@ class PrototypeContrast(Objective):
 
     Args:
         temperature: τ.
-        normalize: False: the prototypes keep their length and :math:`\tau = 1`, as what the authors' code amounts to,
-            where the temperature cancels.
+        normalize: If False, prototypes keep their length and :math:`\tau = 1`, which is equivalent to the authors'
+            code, where the temperature cancels.
         name: Name of the parameter [C, d_p].
     """
 
@@ -114,11 +114,11 @@ class PrototypeUniformity(Objective):
     .. math::
         \ell = \frac1C \sum_k \sum_{r \ne k} \cos(\xi^k, \xi^r)
 
-    It is 0 for prototypes at right angles and C − 1 where all are the same; the least is −1, of a regular simplex.
+    It is 0 for orthogonal prototypes and C − 1 if all are the same; the minimum is −1, for a regular simplex.
 
     Args:
         form: ``"cosine"``, eq. 5; ``"exp"``, of the authors' code: :math:`e^{\xi^k \cdot \xi^r / \tau}` in place of the
-            cosine, of prototypes of any length.
+            cosine, for prototypes of any length.
         temperature: τ of ``"exp"``.
         name: Name of the parameter [C, d_p].
     """
@@ -133,7 +133,7 @@ class PrototypeUniformity(Objective):
         if self.form == "cosine":
             unit = F.normalize(prototypes, dim=1)
             among = (unit @ unit.T).masked_fill(itself, 0)
-        else:  # left out beforehand: of long prototypes, e to their own square may be infinite
+        else:  # remove the diagonal first: for long prototypes, e to the square of their length may be infinite
             among = (prototypes @ prototypes.T / self.temperature).masked_fill(itself, -math.inf).exp()
         return among.sum() / len(prototypes)
 

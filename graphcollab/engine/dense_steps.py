@@ -1,7 +1,7 @@
 """Local steps of chains of linear layers on the CPU, by a compiled kernel, if the package was built with one.
 
-It takes all steps of a row one after the other, so that its weights stay in the cache, and moves weights while it
-computes their gradient.
+It takes all steps of a row consecutively, so that its weights stay in the cache, and updates weights while computing
+their gradient.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ except ImportError:
     _chain = None
 
 INSTRUCTIONS: list[str] = _chain.instructions() if _chain else []
-"""The sets of instructions that this machine has, the best one last; none without the compiled kernel."""
+"""The instruction sets of this machine, the best one last; empty without the compiled kernel."""
 
 KINDS = {torch.float32: 0, torch.float64: 1}
 MOST_LAYERS = 64
-MOST_SAMPLES = 64  # of a batch: from about twice as many on PyTorch's products are as fast
-LARGE_STEP = 2**24  # products of a row's step, from which on threads had better share those of a single row
-FEW_NUMBERS = 2**18  # with fewer products it takes longer to share rows than to compute them
-PIECES = 8  # that every thread gets of the rows, so that a busy core does not hold up the others
+MOST_SAMPLES = 64  # per batch: from about twice as many on, PyTorch's matrix products are equally fast
+LARGE_STEP = 2**24  # multiplications in a row's step above which threads should share a single row
+FEW_NUMBERS = 2**18  # with fewer multiplications, distributing rows costs more than computing them
+PIECES = 8  # of the rows per thread, so that a busy core does not delay the others
 
 
 class Dense(NamedTuple):
-    """A linear layer: where its weight [out, in] and bias [out] begin in a row (-1: none), and if ReLU follows."""
+    """A linear layer: the offsets of its weight [out, in] and bias [out] in a row (-1: none), and if ReLU follows."""
 
     weight: int
     bias: int
@@ -51,7 +51,7 @@ class Dense(NamedTuple):
 
 
 def dense_layers(chain: Chain | None, spec: ParamSpec) -> tuple[Dense, ...] | None:
-    """Return the layers of a chain of trained linear layers with ReLU between, which may flatten first, else None."""
+    """Return the layers of a chain of trainable linear layers and ReLU, which may start with flattening, else None."""
     layers: list[Dense] = []
     starts = dict(zip(spec.names, itertools.accumulate(spec.sizes, initial=0), strict=False))
     shapes = dict(zip(spec.names, spec.shapes, strict=True))
@@ -59,10 +59,10 @@ def dense_layers(chain: Chain | None, spec: ParamSpec) -> tuple[Dense, ...] | No
         if step.func is linear:
             weight, bias = step.args
             if weight not in starts or (bias and bias not in starts):
-                return None  # it is frozen
+                return None  # frozen
             outputs, inputs = shapes[weight]
             if outputs < 1 or (bias and shapes[bias] != (outputs,)) or (layers and layers[-1].outputs != inputs):
-                return None  # somebody has put another parameter in the place of the layer's own
+                return None  # the layer's own parameter was replaced by another one
             layers.append(Dense(starts[weight], -1 if bias is None else starts[bias], inputs, outputs, False))
         elif step.func is elementwise and isinstance(step.args[0], nn.ReLU) and layers:
             layers[-1] = layers[-1]._replace(relu=True)
@@ -81,8 +81,8 @@ def take_dense_steps(
 ) -> Tensor | None:
     """Take all local steps of rows [r, columns] in place; return the loss at every step [S, r], NaN for no step.
 
-    None, with nothing done, where the kernel does not know what is asked for or is slower, which depends on the longest
-    batch of all rows and on several threads. Apart from that, a row's numbers depend on neither.
+    Return None, without changes, if the kernel does not support the arguments or is slower, which depends on the
+    longest batch of all rows and on several threads. Apart from that, a row's numbers depend on neither.
     """
     if not _fits(layers, new, feed, optimizer, objective):
         return None

@@ -1,4 +1,4 @@
-"""Whether computations draw random numbers, and where."""
+"""Detection of whether and where computations draw random numbers."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from graphcollab.engine.randomness import own_randomness, randomness_at_work
 T = TypeVar("T")
 
 Where: TypeAlias = Literal["nowhere", "layers", "anywhere"]
-"""Where a computation draws: nowhere, only in layers that are known to draw, or anywhere."""
+"""Where a computation draws: nowhere, only in layers known to draw, or anywhere."""
 
 
 _READING = threading.Lock()
-"""Prevents a deadlock in PyTorch: it holds the generator's lock while it makes the tensor of a state. Garbage
+"""Prevents a deadlock in PyTorch, which holds the generator's lock while it creates the tensor of a state. Garbage
 collection may then switch to another thread, which waits for the generator while it holds the interpreter's lock."""
 
 
 class Draws:
-    """Where computations draw random numbers: seen when each is made first, so that all else in it pays nothing.
+    """Detection of where computations draw random numbers, on their first run, so that later runs have no overhead.
 
-    The first is made under `own_randomness`, later ones only where something drew: nowhere, or in dropout layers, which
-    are changed to say when they are at work. Should a global generator move meanwhile, a computation is made once more
-    under it, and from then on always if something drew elsewhere or, in doubt, if another thread did.
+    The first run is under `own_randomness`, later ones only if something drew: nowhere, or in dropout layers, which are
+    modified to report when they run. If a global generator changes meanwhile, the computation is repeated under
+    `own_randomness`, and always uses it from then on if something drew elsewhere or, in doubt, if another thread did.
     """
 
     def __init__(self, module: nn.Module | None = None) -> None:
@@ -45,7 +45,7 @@ class Draws:
 
     @contextmanager
     def keyed(self, randomness: own_randomness) -> Iterator[None]:
-        """Draw from these generators, and count; for computations that may draw (``active``)."""
+        """Draw from these generators, and count draws; for computations that may draw (``active``)."""
         randomness.layers_only = self._layers_only
         with randomness:
             yield
@@ -53,7 +53,7 @@ class Draws:
         self._elsewhere += randomness.elsewhere
 
     def settle(self, kind: Hashable, device: torch.device, compute: Callable[[], T]) -> T:
-        """Return what a function of this kind computes on a device, which enters `keyed` and changes nothing else."""
+        """Return the result of a computation of this kind on a device; it enters `keyed` and has no side effects."""
         known = self._where.get(kind, "anywhere")
         if known != "anywhere":
             before = None if kind in self._unwatched else _global_state(device)
@@ -75,7 +75,7 @@ class Draws:
             self.active = False
 
     def _seen(self, before: Where) -> Where:
-        """Return where the computation before drew, judged with caution if it was other than thought."""
+        """Return where the previous computation drew, conservatively if this differs from the expectation."""
         if not self._count:
             return "nowhere"
         return "anywhere" if self._elsewhere or before == "layers" else "layers"

@@ -1,4 +1,4 @@
-"""The row primitives ``fit``, ``grad``, ``batch_gradient``, ``predict`` and ``loss`` that all methods are built on."""
+"""The row primitives ``fit``, ``grad``, ``batch_gradient``, ``predict`` and ``loss`` that all methods build on."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from graphcollab.engine.views import Views
 
 
 class Engine:
-    """Computes with rows: (parameters, whose data).
+    """Computation with rows, pairs of parameters and the node whose data they use.
 
-    Losses, and what they are the gradients of, are weighted means where samples have weights. In a batch every sample
-    counts its weight, scaled to 1 on average over the node's training samples, by the number of samples in the batch.
+    Losses and their gradients are weighted means if samples have weights. In a batch, the weight of a sample, scaled to
+    1 on average over the node's training samples, is divided by the number of samples in the batch.
 
-    Parameters of rows are made, and gradients reduced, one chunk at a time under a memory budget, so neither need exist
-    as [R, P] when R is the number of edges. Samples on their way through the models have a budget, too (``footprint``).
+    Parameters of rows are created, and gradients reduced, one chunk at a time under a memory budget, so neither need
+    exist as [R, P] when R is the number of edges. Activations of samples have a memory budget, too (``footprint``).
 
     Args:
         tasks: The nodes' data.
@@ -42,14 +42,14 @@ class Engine:
         specs: Their columns.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``. Default: chosen by kinds of layers.
         chunk: Rows at a time. Default: chosen by size.
-        microbatch: Samples of a row at a time in training. Default: likewise.
-        plans: Stored plans to repeat, instead of choosing anew; they are checked against the modules.
-        autocast: Compute forward passes in bfloat16. Where there are plans, these say so.
+        microbatch: Samples of a row at a time in training. Default: chosen by size.
+        plans: Stored plans to reuse instead of choosing new ones; they are checked against the modules.
+        autocast: Compute forward passes in bfloat16. If plans are given, they determine this.
 
     Attributes:
-        initial: The first architecture's model as it was made, [P]: that of a run's beginning, in every process.
-        replays: What else is computed alike in every round.
-        ignored: The target that the tasks' loss leaves out, if that is known.
+        initial: The first architecture's model as initialized, [P]: the model at the start of a run, in every process.
+        replays: Other computations that are the same in every round.
+        ignored: The target that the tasks' loss ignores, if known.
     """
 
     def __init__(
@@ -85,24 +85,24 @@ class Engine:
         self.replays = Replays()
 
     def on(self, tasks: Tasks) -> Engine:
-        """Return this engine on other samples of the same nodes, for once."""
+        """Return this engine for other samples of the same nodes, for one use."""
         other = copy.copy(self)
         other.tasks = tasks
         return other
 
     def chunks(self, rows: Rows, work: Tensor) -> Iterator[tuple[int, Tensor]]:
-        """Yield, chunk by chunk, an architecture and some of its rows [r], those with most work [R] first."""
+        """Yield an architecture and a chunk of its rows [r], those with most work [R] first."""
         for s, where in self._stacks(rows):
             for local in self._chunks(s, work[where]):
                 yield s, where[local]
 
     def _stacks(self, rows: Rows) -> list[tuple[int, Tensor]]:
-        """Return for every architecture among the rows which rows are of it."""
+        """Return the rows of every architecture that occurs among the rows."""
         owner = rows.index if rows.index.dim() == 1 else rows.index[:, 0]
         return [(s, where) for s, where, _ in rows.source.locate(owner)]
 
     def _chunks(self, stack: int, work: Tensor, most: int | None = None) -> Iterator[Tensor]:
-        """Cut rows, those with most work first, into chunks of nearly equal length, of ``most`` rows at most."""
+        """Cut rows, those with most work first, into chunks of nearly equal length, of at most ``most`` rows."""
         order, chunk = work.argsort(descending=True, stable=True), self.plans[stack].chunk
         pieces = -(-len(order) // min(chunk, most or chunk))
         yield from order.tensor_split(pieces) if pieces else ()
@@ -110,7 +110,7 @@ class Engine:
     def _portions(
         self, rows: Rows, split: str, embed: bool, gradients: bool = False
     ) -> Iterator[tuple[int, Tensor, int | None]]:
-        """Yield, chunk by chunk, an architecture, rows [r] to take together, and how many samples of each, at most."""
+        """Yield an architecture, a chunk of rows [r], and the maximum number of samples of each at a time."""
         sizes, reads = self.tasks.sizes(split)[rows.node], self.objective.reads
         for s, where in self._stacks(rows):
             padding = self.backends[s].padding
@@ -139,18 +139,18 @@ class Engine:
         """Train every row on its node's training samples.
 
         Args:
-            rows: What to train, on whose data.
-            steps: How many steps, on how many samples, and the update.
-            seed: Seed of the run; with the round and the node's identity it fixes the batches.
+            rows: Models to train, with the nodes whose data they use.
+            steps: Number of steps, batch size, and optimizer.
+            seed: Seed of the run; with the round and the node's identity, it determines the batches.
             round_: Round.
-            objective: What is minimized. Default: the task's loss.
-            anchor: One anchor per row, where the objective asks for one.
-            given: What the objective is given beside the samples, by name, [R, ...] each.
+            objective: Objective to minimize. Default: the task's loss.
+            anchor: One anchor per row, if the objective needs them.
+            given: Additional inputs of the objective, by name, [R, ...] each.
             views: Augmented views of the samples.
             slots: The optimizer's state, by slot. Default: none, as at the start.
             step: Optimizer steps taken before, [R]. Default: 0.
-            scale: For some parts of the model, the share s [R] that a row's own model has in it: it is s h + r with r
-                fixed, and h is trained (`RowOptimizer.update`). Default: all is the row's own.
+            scale: For some parts of the model, the share s [R] of a row's own model: the part is s h + r with r fixed,
+                and h is trained (`RowOptimizer.update`). Default: everything is the row's own.
         """
         objective, optimizer = objective or self.objective, steps.optimizer
         split = self.tasks.splits["train"]
@@ -191,23 +191,23 @@ class Engine:
     def batch_gradient(
         self, rows: Rows, *, seed: int, round_: int, batch_size: int, part: str = "all"
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return every row's loss on one batch of its node's training samples, and that loss's gradient.
+        """Return every row's loss on one batch of its node's training samples, and its gradient.
 
-        It is the gradient that the first local step of a round would take: in training mode, of the batch that seed,
-        node and round fix; another seed than the run's draws other batches than the local steps'. Running statistics
-        stay as they are. All gradients asked for exist at once: ask for a chunk of rows at a time (``plans``). Nodes
-        with fewer samples than a batch take all of them; all architectures among the rows must share the part.
+        It is the gradient of the first local step of a round: in training mode, for the batch determined by seed, node
+        and round; another seed than the run's draws other batches than those of the local steps. Running statistics are
+        not modified. All requested gradients exist at once: request a chunk of rows at a time (``plans``). Nodes with
+        fewer samples than a batch use all of them; all architectures among the rows must share the part.
 
         Returns:
-            Losses [R], which stay on the device since few look at them, gradients [R, P_part], and what models hold
-            behind their parameters (running statistics) after the pass, [R, columns - P]; None where rows are of
-            several architectures.
+            Losses [R], which stay on the device since they are rarely inspected, gradients [R, P_part], and the buffers
+            of the models (running statistics) after the pass, [R, columns - P]; None if rows have several
+            architectures.
         """
         if not len(rows):
             return *self._nothing(rows, part), None
         split = self.tasks.splits["train"]
         pool = self.tasks.pools[split.pool]
-        # One batch per node, however many rows meet its data: index [N, B] and sizes [N]
+        # One batch per node, however many rows use its data: index [N, B] and sizes [N]
         nodes, place = rows.node.unique(return_inverse=True)
         schedule = make_schedule(split.sizes[nodes], self.tasks.ids[nodes], seed, round_, batch_size, steps=1)
         index, sizes = split.gather(nodes, schedule.position[:, 0]), schedule.size[:, 0]
@@ -231,10 +231,10 @@ class Engine:
     def grad(
         self, rows: Rows, split: str, *, part: str = "all", reduce: Callable[[Tensor, Tensor], Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Return every row's mean loss on a split of its node's data and that loss's gradient.
+        """Return every row's mean loss on a split of its node's data and its gradient.
 
-        They are losses [R], and gradients [R, P_part], or what ``reduce`` makes of them: it is called for every chunk
-        with gradients [r, P_part] and row numbers [r], and returns [r, ...]. The part is as for `batch_gradient`.
+        The result is losses [R], and gradients [R, P_part], or the output of ``reduce``, which is called for every
+        chunk with gradients [r, P_part] and row numbers [r], and returns [r, ...]. The part is as in `batch_gradient`.
         """
         losses = torch.zeros(len(rows), dtype=rows.dtype, device=rows.source.device)
         kept: Tensor | None = None
@@ -249,7 +249,7 @@ class Engine:
                 kept = new_rows(result, len(rows), *result.shape[1:])
             place = beside(take, value)
             losses[place], kept[place] = value, result
-        if kept is None:  # a process may own no data that the models of others meet
+        if kept is None:  # a process may have no data on which other nodes' models are evaluated
             losses, kept = self._nothing(rows, part)
             kept = kept if reduce is None else reduce(kept, rows.node)
         return losses.cpu(), kept
@@ -262,7 +262,7 @@ class Engine:
     def predict(self, rows: Rows, split: str, *, embed: bool = False) -> Iterator[Outputs]:
         """Yield the outputs of all rows on a split of their nodes' data, chunk by chunk, in evaluation mode.
 
-        With ``embed`` latents and projected latents too, of models that have them.
+        With ``embed``, also latents and projected latents, for models that have them.
         """
         sizes = self.tasks.sizes(split)[rows.node]
         for s, take, most in self._portions(rows, split, embed):
@@ -272,7 +272,7 @@ class Engine:
     def _predict(
         self, s: int, rows: Rows, take: Tensor, split: str, embed: bool, most: int | None
     ) -> Iterator[Outputs]:
-        """Yield the outputs of one chunk: padded, or, of models that look across the batch, for every batch length."""
+        """Yield the outputs of one chunk: padded, or one batch length at a time for models that mix samples."""
         backend, spec, counts = self.backends[s], self.backends[s].spec, self.tasks.sizes(split)[rows.node[take]]
         padded, shared = backend.padding != "never", backend.only_reads and not embed
         alike = [counts == count for count in counts.unique().tolist() if count]
@@ -290,11 +290,11 @@ class Engine:
             yield Outputs(group, logits, torch.cat(targets, 1), sizes, params, spec, weight, *latents)
 
     def loss(self, rows: Rows, split: str) -> Tensor:
-        """Return every row's mean loss on a split of its node's data, [R]; NaN where the node has no such samples."""
+        """Return every row's mean loss on a split of its node's data, [R]; NaN if the node has no such samples."""
         return self.loss_beside(rows, split).cpu()
 
     def loss_beside(self, rows: Rows, split: str) -> Tensor:
-        """Return the same on the device of the rows: nobody waits for it."""
+        """Return the same on the device of the rows, without synchronization."""
         out = torch.full((len(rows),), float("nan"), dtype=rows.dtype, device=rows.source.device)
         sizes = self.tasks.sizes(split)[rows.node]
         for s, take, most in self._portions(rows, split, embed=False):

@@ -1,4 +1,4 @@
-"""How many bytes samples take on their way through a model, and how many rows and samples a budget has room for."""
+"""Estimated memory of samples passing through a model, and the number of rows and samples that fit into a budget."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from graphcollab.engine.backend import Backend
 from graphcollab.engine.rows import Rows
 from graphcollab.engine.samples import copied
 
-ROOM = 2**29  # bytes of activations at once
-COPIES = 11  # samples of a trial pass: sizes of weights are hardly ever a multiple of it
-LEAST = 32  # samples of a row that had better pass at once
-PER_OUTPUT = 4  # outputs are kept, and losses and metrics make copies of them
+ROOM = 2**29  # bytes of activations at a time
+COPIES = 11  # samples of a trial pass: sizes of weights are rarely a multiple of it
+LEAST = 32  # samples of a row that should pass at once
+PER_OUTPUT = 4  # outputs are kept, and losses and metrics copy them
 
 
 class Footprint(NamedTuple):
     """Bytes of one sample of one row; ``together``: rows pass through the model together.
 
-    ``passing`` is of the largest operation, or, for gradients, of all; ``outputs`` includes the copies made of them.
+    ``passing`` is for the largest operation, or, for gradients, for all; ``outputs`` includes copies of them.
     """
 
     passing: int
@@ -33,12 +33,12 @@ class Footprint(NamedTuple):
     together: bool
 
     def rows(self, longest: int, whole: bool) -> int:
-        """Return for how many rows with up to ``longest`` samples there is room, with ``whole`` for all of these."""
+        """Return the number of rows with up to ``longest`` samples that fit, with ``whole`` for all samples at once."""
         few = longest if whole else min(longest, LEAST)
         return max(1, min(ROOM // (few * self._of_row), ROOM // (longest * max(self.outputs, 1))))
 
     def samples(self, rows: int) -> int:
-        """Return for how many samples of each of so many rows there is room."""
+        """Return the number of samples per row that fit for the given number of rows."""
         return max(1, min(ROOM // max(self.passing, 1), ROOM // (rows * self._of_row)))
 
     @property
@@ -47,7 +47,7 @@ class Footprint(NamedTuple):
 
 
 class Counted(TorchDispatchMode):
-    """Counts bytes of tensors sized by the number of samples: in the largest operation (``most``), made in all."""
+    """Counts bytes of tensors sized by the number of samples: in the largest operation (``most``), and in total."""
 
     def __init__(self, samples: int) -> None:
         super().__init__()
@@ -66,17 +66,17 @@ class Counted(TorchDispatchMode):
 
 
 class Footprints:
-    """What a sample takes, by architecture, split and use, found by a trial pass of a few at the first time."""
+    """Memory per sample, by architecture, split and use, measured by a trial pass on first use."""
 
     def __init__(self, backends: Sequence[Backend]) -> None:
         self._backends = backends
         self._known: dict[Hashable, Footprint] = {}
 
     def of(self, tasks: Tasks, s: int, rows: Rows, row: Tensor, split: str, embed: bool, gradients: bool) -> Footprint:
-        """Return what a sample of a split takes with an architecture's models, tried with a ``row`` that has samples.
+        """Return the memory per sample of a split with an architecture's models, measured on a ``row`` with samples.
 
-        All its samples are tried where samples change others' outputs; for ``gradients`` all that a forward pass makes
-        counts.
+        All its samples are used if samples affect each other's outputs; for ``gradients``, everything that a forward
+        pass allocates counts.
         """
         backend, owned = self._backends[s], tasks.splits[split]
         places = owned.of(int(rows.node[row]))
@@ -89,7 +89,7 @@ class Footprints:
 
 
 def _measure(backend: Backend, model: Tensor, inputs: Tensor, embed: bool, gradients: bool) -> Footprint:
-    """Return what a sample takes by a pass in evaluation mode of samples [n, ...] through a model [1, columns]."""
+    """Return the memory per sample of a pass in evaluation mode of samples [n, ...] through a model [1, columns]."""
     count, size = len(inputs), inputs.nbytes
     with Counted(count) as seen:
         outputs = backend.embed(model, inputs[None]) if embed else (backend.predict(model, inputs[None]),)

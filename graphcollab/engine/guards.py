@@ -1,7 +1,7 @@
-"""What a module must not do: write to weights that all nodes share, or look up by ids that are outside of a table.
+"""Checks that a module does not write to weights that all nodes share, nor look up ids outside a table.
 
-Frozen parameters and non-persistent buffers are in memory once (`shared_tensors`), and the caller's module has them,
-too. So a forward pass that writes to them would change the models of all nodes.
+Frozen parameters and non-persistent buffers exist once in memory (`shared_tensors`), also for the caller's module.
+A forward pass that writes to them would change the models of all nodes.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from graphcollab.engine.param_spec import shared_tensors
 
 
 class FrozenWeightsError(ContractError):
-    """Something writes to weights that belong to no node but to all."""
+    """Something writes to weights that all nodes share."""
 
 
 class Frozen:
-    """What all nodes share of a module, of the tensors that it has now, and how often it had been written to."""
+    """The tensors of a module that all nodes currently share, with their version counters."""
 
     def __init__(self, module: nn.Module) -> None:
         self.kind, self.tensors = type(module).__name__, shared_tensors(module)
         self._versions = _versions(self.tensors)
 
     def require_unchanged(self) -> None:
-        """Raise a `FrozenWeightsError` if somebody has written to a tensor since; writing by ``.data`` is not seen."""
+        """Raise a `FrozenWeightsError` if a tensor was written to since; writes through ``.data`` are not detected."""
         if not self._versions or self._versions == (now := _versions(self.tensors)):
             return
         name = next(name for name, version in now.items() if version != self._versions[name])
@@ -47,7 +47,7 @@ class Frozen:
 
 
 class _Unwritten(TorchDispatchMode):
-    """Refuses operations that write to tensors, before they do."""
+    """Rejects operations that write to tensors, before they run."""
 
     def __init__(self, kind: str, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class _Unwritten(TorchDispatchMode):
 
 
 def unwritten(module: nn.Module) -> AbstractContextManager[object]:
-    """Return a context in which nothing can write to what nodes share; for trials, since it slows every operation."""
+    """Return a context that prevents writes to shared tensors; for trials, since it slows every operation."""
     tensors = shared_tensors(module)
     return _Unwritten(type(module).__name__, tensors) if tensors else nullcontext()
 
@@ -86,7 +86,7 @@ def _is_dense(value: object) -> TypeGuard[Tensor]:
 
 
 def _place(tensor: Tensor) -> tuple[int, int]:
-    """Return where a tensor begins and ends in memory."""
+    """Return the start and end of a tensor in memory."""
     if not _is_dense(tensor):
         return 0, 0
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
@@ -94,7 +94,7 @@ def _place(tensor: Tensor) -> tuple[int, int]:
 
 
 def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """Return how often tensors were written to; those of inference mode do not count it."""
+    """Return the version counters of tensors; tensors of inference mode have none."""
     return {name: one._version for name, one in tensors.items() if not one.is_inference()}
 
 
@@ -109,7 +109,7 @@ def _what(tensor: Tensor, name: str) -> str:
 
 OPTIONS = "padding_idx", "scale_grad_by_freq", "max_norm"
 Arguments: TypeAlias = tuple[tuple[str, ...], str, str]
-"""The first arguments of an operation, in their order, and which of them are the table and the ids."""
+"""The first arguments of an operation, in order, and which of them are the table and the ids."""
 
 BY_ID: Arguments = (("weight", "indices"), "weight", "indices")
 LOOKS: dict[Any, Arguments] = {
@@ -120,12 +120,12 @@ FILLS: dict[Any, Arguments] = dict.fromkeys(
     (Tensor.index_fill, torch.index_fill, torch.ops.aten.index_fill), (("input", "dim", "index"), "input", "index")
 )
 INSIDE = LOOKS | FILLS
-"""What vmap does in the tables of all rows, one behind the other, by ids that it does not look at."""
-NOWHERE = 2**62  # in no table, also behind others
+"""Operations that vmap runs on the concatenated tables of all rows without checking ids."""
+NOWHERE = 2**62  # outside any table, also concatenated ones
 
 
 class OutsideError(RangeError):
-    """An id is outside of its table, which has ids from 0 to ``size`` - 1."""
+    """An id is outside its table, which has ids from 0 to ``size`` - 1."""
 
     def __init__(self, subject: str, message: str, found: int = -1, size: int = 0) -> None:
         super().__init__(subject, message)
@@ -133,13 +133,13 @@ class OutsideError(RangeError):
 
 
 class EnoughError(Exception):
-    """All look-ups that there are to see have been seen: what follows need not be computed."""
+    """All expected look-ups have been seen: the rest need not be computed."""
 
 
 class LookUps(TorchFunctionMode):
-    """While active, notes look-ups and checks their ids before they are made; the ``most``-th raises `EnoughError`.
+    """While active, records look-ups and checks their ids before they run; the ``most``-th raises `EnoughError`.
 
-    ``options`` are what embeddings that are trained do besides, by the name of the argument.
+    ``options`` are further options of trainable embeddings, by argument name.
     """
 
     def __init__(self, most: int | None = None) -> None:
@@ -151,7 +151,7 @@ class LookUps(TorchFunctionMode):
         if func is F.embedding or func is F.embedding_bag:
             given = inspect.signature(func).bind(*args, **kwargs).arguments
             ids, table = given["input"], given["weight"]
-            if ids.is_floating_point():  # bags take them in either order
+            if ids.is_floating_point():  # embedding bags accept both orders
                 ids, table = table, ids
             options = {name for name in OPTIONS if given.get(name) is not None and given[name] is not False}
             self.options |= options if table.requires_grad else set()
@@ -177,10 +177,10 @@ class LookUps(TorchFunctionMode):
 
 
 def guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Return the arguments of an operation of `INSIDE` with ids that are in their row's own table, or in none."""
+    """Return the arguments of an operation of `INSIDE` with ids limited to their row's own table, or outside any."""
     given, table, name = _given(func, args, kwargs)
     ids, size = given[name].long(), given[table].shape[given.get("dim", 0)]
-    if func in FILLS:  # which count from the end, too
+    if func in FILLS:  # these also accept negative ids
         ids = ids.where(ids >= 0, ids + size)
     given[name] = ids.masked_fill((ids < 0) | (ids >= size), NOWHERE)
     first = INSIDE[func][0]
@@ -188,6 +188,6 @@ def guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, A
 
 
 def _given(func: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> tuple[dict[str, Any], str, str]:
-    """Return the first arguments, and those given by name, by name; and which are the table and the ids."""
+    """Return the first positional and all keyword arguments by name, and which are the table and the ids."""
     names, table, ids = INSIDE[func]
     return {**dict(zip(names, args, strict=False)), **kwargs}, table, ids

@@ -1,4 +1,4 @@
-"""Activation checkpointing whose second forward pass draws what the first one drew."""
+"""Activation checkpointing whose second forward pass repeats the random draws of the first."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from graphcollab.engine.randomness import own_randomness, randomness_at_work
 
 
 def keyed_checkpoint(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function and keep none of its activations: the backward pass computes them again.
+    """Call a function without keeping its activations: the backward pass recomputes them.
 
-    Unlike ``torch.utils.checkpoint.checkpoint``, whose second pass draws from the global generator, it repeats what is
-    drawn under ``own_randomness``, as dropout in local training is. Outside of that it is for functions that draw
-    nothing. Gradients flow to all tensors that the function uses, such as those of a layer.
+    Unlike ``torch.utils.checkpoint.checkpoint``, whose second pass draws from the global generator, it repeats the
+    draws under ``own_randomness``, such as dropout in local training. Outside of it, it is for functions that do not
+    draw. Gradients flow to all tensors that the function uses, such as those of a layer.
 
     Raises:
-        RuntimeError: If it is called under vmap, which computes no layer twice.
+        RuntimeError: If it is called under vmap, which never recomputes a layer.
 
     Example:
         >>> x = torch.ones(3, requires_grad=True)
@@ -48,7 +48,7 @@ def _first_and_second() -> tuple[AbstractContextManager[object], AbstractContext
 
 @contextmanager
 def _first(active: own_randomness) -> Iterator[None]:
-    """Let generators draw under activation checkpointing, since it is known how to repeat that."""
+    """Let generators draw under activation checkpointing, since the draws can be repeated."""
     active.repeats += 1
     try:
         yield
@@ -57,7 +57,7 @@ def _first(active: own_randomness) -> Iterator[None]:
 
 
 class _Second(ExitStack):
-    """Draws from where the generators were when the first pass began, as often as it is entered."""
+    """Draws from the state of the generators at the start of the first pass, each time it is entered."""
 
     def __init__(self, start: own_randomness) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The loop backend: one row after the other through one module, whose parameters are views of the row."""
+"""The loop backend: one row after another through a single module, whose parameters are views of the row."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcollab.engine.samples import Batch
 
 
 class LoopBackend(Backend):
-    """Row by row, all its local steps before the next row's: the one module's parameters point into the row at hand."""
+    """Row by row, with all local steps of a row before the next one: the module's parameters are views of the row."""
 
     name = "loop"
 
@@ -80,9 +80,9 @@ class LoopBackend(Backend):
         return moments, losses
 
     def _bind(self, row: Tensor) -> list[nn.Parameter]:
-        """Point the module's parameters into a row and copy its buffers in; return those to train, in column order.
+        """Make the module's parameters views of a row, copy its buffers, and return trainable ones in column order.
 
-        Weights of convolutions are copies, too, where they have to lie in memory otherwise than in a row.
+        Weights of convolutions are copies, too, if they need another memory layout than the row's.
         """
         named, buffers = dict(self.module.named_parameters()), dict(self.module.named_buffers())
         params = []
@@ -95,13 +95,13 @@ class LoopBackend(Backend):
         return params[: self.spec.num_named_parameters]
 
     def _unbind(self, row: Tensor, first: int = 0) -> None:
-        """Copy back into a row what the module has beside it, from the name at a place on."""
+        """Copy the module's tensors that are not views back into a row, starting with the given name."""
         state = {**dict(self.module.named_parameters()), **dict(self.module.named_buffers())}
         with torch.no_grad():
             _copy_back(self.spec.views(row)[first:], [state[name] for name in self.spec.names[first:]])
 
     def _laid_out(self, view: Tensor) -> Tensor:
-        """Return a parameter of a row as the module is to have it: itself, or a copy that lies otherwise in memory."""
+        """Return a parameter of a row in the module's memory layout: itself, or a copy in another layout."""
         if view.dim() != 4 or self.memory_format == torch.contiguous_format:
             return view
         return torch.empty_like(view, memory_format=self.memory_format).copy_(view)

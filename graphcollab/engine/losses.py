@@ -1,4 +1,4 @@
-"""Losses of outputs against targets, by name or a user's own, and the pull of parameters towards an anchor."""
+"""Losses of outputs and targets, by name or user-defined, and the pull of parameters toward an anchor."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from graphcollab.engine.objective import Context, Objective, Reads
 
 @dataclass(frozen=True, repr=False)
 class Loss(Objective):
-    """A function of the outputs and targets of one node's batch, such as a user's own; `as_objective` has named ones.
+    """A user-defined function of the outputs and targets of one node's batch; for named ones, see `as_objective`.
 
     Args:
         function: ``function(outputs, targets)`` of one batch, [B, ...] each.
-        per_sample: It returns the loss of every sample by itself, [B], whose mean is taken. Else it returns a scalar
+        per_sample: Whether it returns the loss of every sample, [B], to be averaged. Otherwise it returns a scalar
             tensor, nodes are grouped by batch length, and samples cannot have weights.
-        refuse: Raises if targets do not go with the outputs; called as `check` is. Default: labels that are no class
-            of the outputs are refused where the function refuses them.
-        refuse_metric: Raises if a metric of this name says nothing of what the loss judges. Default: none is refused.
-        link: Turns outputs into the amounts that they stand for, which metrics of amounts are given. Default: they are
-            these amounts.
+        refuse: Function that raises if targets do not fit the outputs; called like `check`. Default: labels outside the
+            classes of the outputs are rejected if the function rejects them.
+        refuse_metric: Function that raises if the metric with a given name is meaningless for the loss. Default: all
+            metrics are accepted.
+        link: Function that converts outputs to predicted values, which regression metrics receive. Default: identity.
 
     Raises:
-        TypeError: When called, if the function does not return that.
+        TypeError: When called, if the function does not return this.
     """
 
     function: Callable[[Tensor, Tensor], Any]
@@ -53,7 +53,7 @@ class Loss(Objective):
 
     @property
     def ignored(self) -> int | None:
-        """The target that the function leaves out, its ``ignore_index``, where it has one that is known."""
+        """The target that the function ignores, its ``ignore_index``, if it is known."""
         function: Any = self.function
         given = None
         while isinstance(function, partial):
@@ -79,16 +79,16 @@ class Loss(Objective):
         return context.mean(loss) if self.per_sample else loss
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the losses of many nodes: of samples in one flattened call, where vmap would gather piece by piece."""
+        """Return the losses of many nodes, with one flattened call for samples, where vmap would gather piecewise."""
         if not self.per_sample:
             return super().rows(outputs, targets, context)
         losses = self.function(outputs.flatten(0, 1), targets.flatten(0, 1)).view(targets.shape[:2])
         return losses.mean(1) if context.weight is None else (losses * context.weight).sum(1)
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check as it is said to, or that the function takes labels that are no class (it may ignore some).
+        """Check with ``refuse``, or check that the function accepts labels outside the classes (it may ignore some).
 
-        It is tried on the CPU: on a GPU a label out of range would bring down the whole program.
+        The check runs on the CPU: on a GPU, a label out of range would abort the whole program.
         """
         if self.refuse is not None:
             return self.refuse(outputs, targets, model, split)
@@ -108,7 +108,7 @@ def cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
 def _by_class(
     function: Callable[[Tensor, Tensor], Tensor], weights: Sequence[float], outputs: Tensor, targets: Tensor
 ) -> Tensor:
-    """Return losses [B], each times the weight of the sample's class."""
+    """Return losses [B], each multiplied by the weight of the sample's class."""
     losses, labels = function(outputs, targets), targets.reshape(len(targets))
     return losses * sum(weight * (labels == label).to(losses.dtype) for label, weight in enumerate(weights))
 
@@ -120,17 +120,17 @@ def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
 
 
 def binary_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the binary cross-entropy of logits [B] or [B, 1] and labels 0 or 1 [B], [B]; of several the mean."""
+    """Return the binary cross-entropy [B] of logits [B] or [B, 1] and labels 0 or 1 [B]; the mean over several."""
     logits = _like(outputs, targets)
     losses = F.binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none")
     return losses.flatten(1).mean(1) if losses.dim() > 1 else losses
 
 
 def half_poisson_deviance(outputs: Tensor, targets: Tensor, scale: float = 1.0) -> Tensor:
-    """Return (r - y + y log(y / r)) / scale of counts y and rates r = scale exp(output), [B]; of several the mean.
+    """Return (r - y + y log(y / r)) / scale of counts y and rates r = scale exp(output), [B]; the mean over several.
 
-    Its gradients are those of the negative log-likelihood, and it is never below 0. With the mean count as ``scale``
-    the same step sizes do for counts of any size.
+    Its gradients are those of the negative log-likelihood, and it is nonnegative. With the mean count as ``scale``, the
+    same learning rates are suitable for counts of any size.
     """
     logs = _like(outputs, targets)
     counts = targets.to(logs.dtype)
@@ -139,14 +139,14 @@ def half_poisson_deviance(outputs: Tensor, targets: Tensor, scale: float = 1.0) 
 
 
 def cox_partial_likelihood(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return minus the mean over events of the logarithm of Cox's partial likelihood, of logarithms of hazard ratios.
+    """Return the negative mean over events of Cox's log partial likelihood, given log hazard ratios.
 
-    Targets [B, 2] are times, and 1 where the event was seen then, else 0. Those at risk are the batch's samples of the
-    same or a later time, ties as Breslow has them; without an event it is 0.
+    Targets [B, 2] are times, and 1 if the event was observed at that time, else 0. The risk set consists of the batch's
+    samples with the same or a later time, with Breslow's handling of ties; without an event the loss is 0.
     """
     time, order = targets[:, 0].sort(descending=True)
     risk, event = outputs.reshape(len(outputs)).gather(0, order), targets[:, 1].gather(0, order)
-    last = torch.searchsorted(-time, -time, right=True) - 1  # of those of the same time
+    last = torch.searchsorted(-time, -time, right=True) - 1  # the last sample with the same time
     total = risk.logcumsumexp(0).gather(0, last)
     return ((total - risk) * event).sum() / event.sum().clamp(min=1)
 
@@ -156,7 +156,7 @@ def _rates(logs: Tensor, scale: float = 1.0) -> Tensor:
 
 
 def _like(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Drop a trailing dimension of one; refuse silent broadcasting."""
+    """Drop a trailing dimension of one; reject silent broadcasting."""
     if outputs.dim() == targets.dim() + 1 and outputs.shape[-1] == 1:
         outputs = outputs[..., 0]
     if outputs.shape != targets.shape:
@@ -204,7 +204,7 @@ def _refuse_other_shape(outputs: Tensor, targets: Tensor, model: str, split: str
 def _refuse_no_counts(
     most: float, needed: str, cure: str, outputs: Tensor, targets: Tensor, model: str, split: str
 ) -> None:
-    """Refuse targets that are no whole numbers from 0 to ``most``, which is said, and those of another shape."""
+    """Reject targets that are not integers from 0 to ``most``, as stated in ``needed``, or have another shape."""
     values = targets.double()
     wrong = values[(values < 0) | (values > most) | (values != values.round())]
     if len(wrong):
@@ -223,7 +223,7 @@ def _refuse_no_times(outputs: Tensor, targets: Tensor, model: str, split: str) -
 
 
 def _outside(outputs: Tensor, labels: Tensor, model: str, split: str) -> str | None:
-    """Say which labels [N] are no class of the outputs [B, C], if any."""
+    """Describe labels [N] outside the classes of the outputs [B, C], if any."""
     if not len(labels) or 0 <= int(labels.min()) <= int(labels.max()) < outputs.shape[-1]:
         return None
     return (
@@ -248,17 +248,16 @@ NAMED: dict[str, Loss] = {
 
 
 def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
-    """Turn a name, a user's function or an objective into an objective.
+    """Convert a name, a user-defined function or an objective to an objective.
 
     Args:
         loss: ``"cross_entropy"`` of logits [B, C] and labels [B]; ``"mse"``, where outputs [B] or [B, 1] fit targets
-            [B]; ``"bce"`` of logits [B] or [B, 1] and labels 0 or 1 [B], or of as many logits as labels [B, D], whose
-            mean it is; ``"poisson"`` of the logarithms of rates and counts, in shapes as ``"mse"``, half the deviance;
-            ``"cox"`` of logarithms of hazard ratios [B] or [B, 1] and times and events [B, 2]; a function for `Loss`;
-            or an objective.
+            [B]; ``"bce"`` of logits [B] or [B, 1] and labels 0 or 1 [B], or the mean over as many logits as labels
+            [B, D]; ``"poisson"`` of log rates and counts, in the shapes of ``"mse"``, half the deviance; ``"cox"`` of
+            log hazard ratios [B] or [B, 1] and times and events [B, 2]; a function for `Loss`; or an objective.
 
     Raises:
-        ValueError: If there is no such name; the message names the nearest.
+        ValueError: If there is no such name; the message suggests the nearest one.
 
     Example:
         >>> as_objective("mse")(torch.tensor([[1.0], [3.0]]), torch.zeros(2), Context(None, {}))
@@ -272,7 +271,7 @@ def as_objective(loss: str | Callable[..., Any] | Objective) -> Objective:
 
 
 def objective_of(tasks: Any) -> Objective:
-    """Return the objective of `Tasks`: their loss, of counts by their scale, of classes by their weights."""
+    """Return the objective of `Tasks`: their loss, with their scale for counts and their weights for classes."""
     objective = as_objective(tasks.loss)
     if tasks.loss == "poisson" and isinstance(objective, Loss):
         function, link = (partial(one, scale=tasks.scale) for one in (half_poisson_deviance, _rates))
@@ -283,13 +282,13 @@ def objective_of(tasks: Any) -> Objective:
 
 
 def ignored_target(objective: Objective) -> int | None:
-    """Return the target that a term of an objective leaves out, if one does."""
+    """Return the target that a term of an objective ignores, if any."""
     found = (one.ignored for one in objective.walk() if isinstance(one, Loss))
     return next((target for target in found if target is not None), None)
 
 
 def link_of(objective: Objective) -> Callable[[Tensor], Tensor] | None:
-    """Return what turns outputs that an objective trains into amounts, if something must."""
+    """Return the function that converts the outputs of an objective to predicted values, if needed."""
     return next((one.link for one in objective.walk() if isinstance(one, Loss) and one.link is not None), None)
 
 
@@ -299,13 +298,13 @@ class Proximal(Objective):
 
     Args:
         mu: Strength of the pull.
-        part: Part of the model that is pulled, which must be the one that is exchanged.
+        part: Part of the model that is pulled; it must be the exchanged part.
         distance: ``"square"``, :math:`\frac12 \lVert \theta - u \rVert^2`; or ``"cosine"``,
             :math:`-\cos(\theta, u)`, whose gradient :math:`-(u / \lVert u \rVert - \cos \cdot \, \theta / \lVert
-            \theta \rVert) / \lVert \theta \rVert` is zero where both have one direction, as at the first local step.
+            \theta \rVert) / \lVert \theta \rVert` is zero if both have the same direction, as at the first local step.
 
     Raises:
-        ValueError: When called, if the context has no anchor, or no architecture to look the part up in.
+        ValueError: When called, if the context has no anchor, or no architecture for looking up the part.
     """
 
     mu: NonNegative

@@ -1,4 +1,4 @@
-"""What is known of a user's module by its types or one forward pass, and how it is copied."""
+"""Properties of a user's module, found from its types or one forward pass, and copies of it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ from graphcollab.engine.randomness import keyed_layers, own_randomness
 from graphcollab.engine.stack import ParamSpec
 
 MemoryFormat: TypeAlias = Literal["contiguous", "channels_last"]
-"""What lies side by side in images [B, C, H, W]: the pixels of a channel, or the channels of a pixel."""
+"""Memory layout of images [B, C, H, W]: the pixels of a channel are contiguous, or the channels of a pixel."""
 Padding: TypeAlias = Literal["never", "evaluation", "always"]
-"""Where batches of unequal length may be padded to one."""
+"""Where batches of unequal length may be padded to one length."""
 
 
 def copy_module(module: nn.Module) -> nn.Module:
-    """Return a copy that shares nothing with a module but what belongs to the architecture (`shared_tensors`).
+    """Return a copy that shares nothing with a module except what belongs to the architecture (`shared_tensors`).
 
-    Of frozen parameters and non-persistent buffers it has the same memory: nobody may write to it (`unwritten`).
-    Computed tensors that are attributes (old ``weight_norm``, pruning), which ``copy.deepcopy`` refuses, are copied by
-    value, and hooks on gradients of parameters, which it drops, are carried over.
+    Frozen parameters and non-persistent buffers share memory and must not be written to (`unwritten`). Computed tensors
+    that are attributes (old ``weight_norm``, pruning), which ``copy.deepcopy`` rejects, are copied by value, and hooks
+    on gradients of parameters, which it drops, are preserved.
     """
     known: dict[int, object] = {id(one): _shared(one) for one in shared_tensors(module).values()}
     for layer in module.modules():
         for value in vars(layer).values():
             if id(value) not in known and isinstance(value, Tensor) and value.grad_fn is not None:
                 known[id(value)] = value.detach().clone()
-            elif type(value) in (dict, OrderedDict, set) and not value:  # hooks, mostly: most of what there is to copy
+            elif type(value) in (dict, OrderedDict, set) and not value:  # mostly hooks, which dominate the copying
                 known[id(value)] = type(value)()
     copied = copy.deepcopy(module, known)
     own = dict(copied.named_parameters())
@@ -46,19 +46,19 @@ def copy_module(module: nn.Module) -> nn.Module:
 
 
 def _shared(tensor: Tensor) -> Tensor:
-    """Return a tensor with the same memory; one of a class of its own, such as a quantized parameter, itself."""
+    """Return a tensor with the same memory; return instances of subclasses, such as quantized parameters, as is."""
     if type(tensor) is nn.Parameter:
         return nn.Parameter(tensor.detach(), requires_grad=False)
     return tensor.detach() if type(tensor) is Tensor else tensor
 
 
 def embed_arguments(embeds: bool) -> dict[str, bool]:
-    """Return the keyword arguments of a forward pass; of a module that knows no latents none are asked for."""
+    """Return the keyword arguments of a forward pass; none for modules without latents."""
     return {"embed": True} if embeds else {}
 
 
 def no_latents(module: nn.Module, inputs: Tensor) -> str | None:
-    """Return why a module has no latents, judged by a forward pass of a copy in evaluation mode; None where it has."""
+    """Return why a module has no latents, judged by a forward pass of a copy in evaluation mode; None if it has any."""
     parameters = inspect.signature(module.forward).parameters.values()
     if not any(p.name == "embed" or p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters):
         return "its forward pass takes no argument embed"
@@ -73,10 +73,10 @@ def no_latents(module: nn.Module, inputs: Tensor) -> str | None:
 
 
 def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
-    """Return where batches may be padded as far as the types of layers tell; see `Backend`.
+    """Return where batches may be padded, judged by the types of layers; see `Backend`.
 
-    Batch normalization looks across the batch in training, and without running statistics in evaluation too. Whatever
-    has buffers may average over the batch.
+    Batch normalization mixes samples in training, and without running statistics in evaluation, too. Any module with
+    buffers may average over the batch.
     """
     kind, of_samples = nn.modules.batchnorm._NormBase, nn.modules.instancenorm._InstanceNorm
     norms = [m for m in module.modules() if isinstance(m, kind) and not isinstance(m, of_samples)]
@@ -86,19 +86,19 @@ def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
 
 
 def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> own_randomness:
-    """Pass inputs [B, ...] through a copy of a module in training mode, to latents or not; return what it drew from."""
+    """Run a copy of a module in training mode on inputs [B, ...], optionally to latents; return its generators."""
     with keyed_layers(0) as randomness, torch.no_grad(), unwritten(module):
         copy_module(module).train()(inputs, **embed_arguments(embeds))
     return randomness
 
 
 def positions_of(inputs: Tensor) -> int:
-    """Return how many positions a sample [...] of inputs [n, ...] has: its tokens; anything else counts as one."""
+    """Return the number of positions in a sample [...] of inputs [n, ...]: its tokens, or 1 for other data."""
     return 1 if inputs.is_floating_point() else max(inputs[0].numel(), 1)
 
 
 def in_parts(outputs: Sequence[Any], embed: bool, dim: int = 0) -> Any:
-    """Put outputs that were made in parts together along a dimension, or outputs, latents and projections each."""
+    """Concatenate partial outputs along a dimension, or outputs, latents and projections separately."""
     if len(outputs) == 1:
         return outputs[0]
     if not embed:

@@ -1,4 +1,4 @@
-"""What a node minimizes: objectives written for one node, which add with ``+``."""
+"""Objectives to minimize, written for one node and combined with ``+``."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Params = Mapping[str, Tensor]
 
 @dataclass(frozen=True)
 class Context:
-    """What an objective may read besides outputs and targets, all of one node.
+    """Inputs of an objective besides outputs and targets, all of one node.
 
     Args:
-        weight: What every sample counts, [B], None: all count equally. It sums to one over the samples that count, or,
-            where samples have weights of their own, is on average what makes such sums over batches.
+        weight: Weight of every sample, [B], None: equal weights. It sums to one over the samples that count, or, if
+            samples have their own weights, is scaled such that it does so on average over batches.
         params: The node's parameters by name.
-        anchor: Parameters to stay close to, by name, where the objective asks for them.
-        latent: Latents of the samples, [B, d_z], where the objective asks for them.
+        anchor: Parameters to stay close to, by name, if the objective needs them.
+        latent: Latents of the samples, [B, d_z], if the objective needs them.
         projection: Projected latents, [B, d_p], likewise.
-        given: The node's entries of the fields of the ``Data`` that the objective reads, by name, such as class
-            prototypes that were received.
-        views: V, where the batch is V augmented views of B / V samples, one view behind the other.
-        spec: The node's architecture, which says what belongs to which part.
+        given: The node's entries of the ``Data`` fields that the objective reads, by name, such as received class
+            prototypes.
+        views: V, if the batch consists of V augmented views of B / V samples, one view after another.
+        spec: The node's architecture, which defines the parts.
     """
 
     weight: Tensor | None
@@ -50,30 +50,30 @@ class Context:
     spec: ParamSpec | None = None
 
     def mean(self, per_sample: Tensor) -> Tensor:
-        """Average a loss [B] over the samples that count, each times its weight."""
+        """Return the weighted average of a loss [B] over the samples that count."""
         return per_sample.mean() if self.weight is None else (per_sample * self.weight).sum()
 
     def tensors(self) -> dict[str, Tensor | dict[str, Tensor]]:
-        """Return what there is of tensors, by field."""
+        """Return the tensors that are present, by field."""
         found = {name: getattr(self, name) for name in ("weight", "params", "anchor", "latent", "projection", "given")}
         return {name: dict(v) if isinstance(v, Mapping) else v for name, v in found.items() if v is not None}
 
 
 @dataclass(frozen=True)
 class Reads:
-    """What an objective reads besides the outputs and targets of samples one by one; a sum reads what its terms do.
+    """What an objective reads besides the outputs and targets of individual samples; a sum reads what its terms read.
 
     Args:
         anchor: ``context.anchor``.
-        latents: ``context.latent`` or ``context.projection``, which models have whose ``forward(inputs, embed=True)``
+        latents: ``context.latent`` or ``context.projection``, of models whose ``forward(inputs, embed=True)``
             returns `graphcollab._base.typing.Embedded`.
-        whole: More than a mean over samples: parameters, the anchor, or samples beside each other. The gradient of a
-            split is computed on all its samples at once then, since a penalty must not be added once for every few.
-        alike: Batches of one length: it averages by itself, not with ``context.mean``. Nodes are grouped by batch
-            length then; otherwise batches of unequal length are computed together, padded with samples of weight zero.
-            Samples that have weights are refused.
-        fields: Fields of the ``Data`` with an entry per node, which are given to it as ``context.given`` by name.
-        penalty: Parameters and the anchor, and no samples at all.
+        whole: More than a mean over samples: parameters, the anchor, or comparisons of samples. The gradient of a split
+            is then computed on all its samples at once, since a penalty must not be added once per part.
+        alike: Batches of equal length, because it averages by itself, not with ``context.mean``. Nodes are then grouped
+            by batch length; otherwise batches of unequal length are computed together, padded with samples of weight
+            zero. Samples with weights are rejected.
+        fields: Fields of the ``Data`` with one entry per node, passed as ``context.given`` by name.
+        penalty: Parameters and the anchor, but no samples.
     """
 
     anchor: bool = False
@@ -92,14 +92,14 @@ class Reads:
 
 @dataclass(frozen=True)
 class Objective(Piece, ABC):
-    """A loss of one node: ``objective(outputs, targets, context) -> scalar``. It knows nothing of K.
+    """A loss of one node: ``objective(outputs, targets, context) -> scalar``, independent of K.
 
-    Objectives add with ``+``, and are scaled by ``2.0 * objective``.
+    Objectives are combined with ``+``, and scaled by ``2.0 * objective``.
     """
 
     @property
     def reads(self) -> Reads:
-        """What it reads besides samples one by one. The default is right for penalties, and safe for all."""
+        """What it reads besides individual samples. The default is right for penalties, and safe for all objectives."""
         return Reads(whole=True)
 
     @property
@@ -109,7 +109,7 @@ class Objective(Piece, ABC):
 
     @property
     def additive(self) -> bool:
-        """Whether it is a mean over samples, or a penalty, or a sum of such: what parts of a batch add up to."""
+        """Whether it is a mean over samples, a penalty, or a sum of these, so that parts of a batch add up."""
         return self.reads.penalty or not (self.reads.whole or self.reads.alike)
 
     def of_samples(self) -> Objective | None:
@@ -121,9 +121,9 @@ class Objective(Piece, ABC):
         """Return the loss as a scalar."""
 
     def rows(self, outputs: Tensor, targets: Tensor, context: Context) -> Tensor:
-        """Return the losses of many nodes at once, [R]: vmap over the loss of one, unless a subclass knows better.
+        """Return the losses of many nodes at once, [R], by vmap over the loss of one, unless overridden.
 
-        Outputs, targets and what the context holds are as for one node, with a leading dimension R.
+        Outputs, targets and the context's contents are as for one node, with a leading dimension R.
         """
 
         def one(o: Tensor, t: Tensor, own: dict[str, Any]) -> Tensor:
@@ -134,10 +134,10 @@ class Objective(Piece, ABC):
             return stacked(outputs, targets, context.tensors())
 
     def check(self, outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
-        """Check, before training, that targets [N, ...] can be judged against outputs for a few samples, [B, ...].
+        """Check, before training, that targets [N, ...] are compatible with outputs for a few samples, [B, ...].
 
         Raises:
-            ValueError: If they do not fit, as far as the objective can tell; it names the model and the split.
+            ValueError: If they are incompatible, as far as the objective can tell; the message names model and split.
         """
 
     def __add__(self, other: Objective) -> Objective:
@@ -151,7 +151,7 @@ class Objective(Piece, ABC):
 
 @dataclass(frozen=True)
 class Sum(Objective):
-    """Sum of objectives, each times a number; it reads what any of them reads."""
+    """Weighted sum of objectives; it reads what any of them reads."""
 
     terms: tuple[Objective, ...]
     scales: tuple[Finite, ...]
@@ -190,7 +190,7 @@ class Sum(Objective):
 
 @dataclass(frozen=True)
 class FirstView(Objective):
-    """An objective of the first view only.
+    """An objective applied to the first view only.
 
     Args:
         term: The objective.
@@ -213,7 +213,7 @@ class FirstView(Objective):
 
 
 def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tuple[Tensor, Tensor, Context]:
-    """Return what belongs to the first view; samples are counted in dimension ``dim``."""
+    """Return the part that belongs to the first view; samples are in dimension ``dim``."""
     count = outputs.shape[dim] // context.views
 
     def cut(values: Tensor | None) -> Any:
@@ -228,7 +228,7 @@ def _first(outputs: Tensor, targets: Tensor, context: Context, dim: int) -> tupl
 def require_weighted(
     objective: Objective, outputs: Tensor | None = None, targets: Tensor | None = None, context: Context | None = None
 ) -> None:
-    """Check that an objective heeds the weights of samples: by what it says and, given a batch of two, by a trial."""
+    """Check that an objective supports sample weights: by its declaration and, given a batch of two, by a trial."""
     if objective.reads.alike:
         raise ContractError(
             "loss",

@@ -1,7 +1,7 @@
-"""The updates of local steps: optimizers whose state is per row, so a node that idles keeps its moments and its count.
+"""Optimizers of local steps with state per row, so that an idle node keeps its moments and its step count.
 
-One ``torch.optim`` optimizer over stacked parameters equals K separate ones only while every row steps, since it counts
-steps once for all; these count per row. Their update rules are those of the ``torch.optim`` classes of the same name.
+One ``torch.optim`` optimizer over stacked parameters equals K separate ones only while every row steps, since it has a
+single step count; these count per row. Their update rules are those of the ``torch.optim`` classes of the same name.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class RowOptimizer(Piece, ABC):
     """An elementwise update of parameters whose leading dimension, if any, is rows.
 
     Args:
-        lr: Step size. With 0 nothing moves, which leaves what the rest of a method does to be looked at.
+        lr: Learning rate. With 0, nothing moves, which isolates the effect of the rest of a method.
         weight_decay: Coefficient of the L2 penalty.
     """
 
@@ -36,16 +36,16 @@ class RowOptimizer(Piece, ABC):
     weight_decay: NonNegative = 0.0
 
     decoupled: ClassVar[bool] = False
-    """Whether parameters decay beside the step, instead of through the gradient."""
+    """Whether weight decay is separate from the gradient step."""
 
     @property
     def slots(self) -> tuple[str, ...]:
-        """Names of the state tensors, each of the parameters' shape."""
+        """Names of the state tensors, each with the parameters' shape."""
         return ()
 
     @abstractmethod
     def _step(self, params: Sequence[Tensor], grads: Sequence[Tensor], state: State, step: Tensor | int) -> None:
-        """Change parameters and state in place; the gradients may be overwritten."""
+        """Update parameters and state in place; the gradients may be overwritten."""
 
     def update(
         self,
@@ -55,19 +55,19 @@ class RowOptimizer(Piece, ABC):
         step: Tensor | int,
         share: Sequence[Tensor] | None = None,
     ) -> None:
-        r"""Take a step: change parameters and state in place; the gradients may be overwritten.
+        r"""Take a step: update parameters and state in place; the gradients may be overwritten.
 
-        With a share s it is a step of h where the loss is of h̄ = s h + r, for a fixed r; parameters and gradients are
-        h̄'s:
+        With a share s, it is a step of h for a loss of h̄ = s h + r with fixed r; parameters and gradients are those of
+        h̄:
 
         .. math::
             \nabla_h L(s h + r) = s \nabla L(\bar h), \qquad \bar h \leftarrow \bar h + s\, \Delta h
 
-        so plain SGD moves h̄ by :math:`-s^2 \eta \nabla L(\bar h)`. Where s is 1 that is a plain step, bit for bit, and
-        where it is 0 nothing moves. Weight decay in the gradient is part of the loss and so acts on h̄.
+        so plain SGD moves h̄ by :math:`-s^2 \eta \nabla L(\bar h)`. If s is 1, this is a plain step, bit for bit, and
+        if it is 0, nothing moves. Weight decay in the gradient is part of the loss and thus acts on h̄.
 
-        Parameters are [R, ...] each, or of a single row without R; ``state`` has for every slot one tensor per
-        parameter, zero at first; ``step`` counts those so far, for all or per row [R]; s broadcasts to its parameter.
+        Parameters are [R, ...] each, or of a single row without R; ``state`` has one tensor per parameter for every
+        slot, initially zero; ``step`` counts previous steps, for all or per row [R]; s broadcasts to its parameter.
 
         Example:
             >>> x = [torch.tensor([[1.5]])]  # 0.5 h + 1.5 at h = 0; the gradient of ½ (h̄ − 1)² is 0.5 there
@@ -145,7 +145,7 @@ class Adam(RowOptimizer):
         count = step.double() + 1 if isinstance(step, Tensor) else step + 1
         correction1, correction2 = 1 - beta1**count, (1 - beta2**count) ** 0.5
         pace = self.lr / correction1
-        if isinstance(step, Tensor) or params[0].device.type == "cpu":  # a CPU has more of one tensor in its cache
+        if isinstance(step, Tensor) or params[0].device.type == "cpu":  # on a CPU, one tensor at a time suits the cache
             for param, m, v in zip(params, first, second, strict=True):
                 denominator = (v.sqrt() / _per_row(correction2, v)).add_(self.eps)
                 param.sub_(m / denominator * _per_row(pace, m))
@@ -175,15 +175,15 @@ _ELEMENTWISE: dict[str, type[RowOptimizer]] = {"sgd": SGD, "adam": Adam, "adamw"
 
 
 def as_row_optimizer(optimizer: str | RowOptimizer, **settings: Any) -> RowOptimizer:
-    """Turn a name into a row optimizer.
+    """Convert a name to a row optimizer.
 
     Args:
-        optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, or a `RowOptimizer`, which is returned as it is.
-        settings: Its settings, such as ``lr``. Default: those of the class. Where it does not have one, 0 (no momentum)
-            is the same as leaving it out.
+        optimizer: ``"sgd"``, ``"adam"``, ``"adamw"``, or a `RowOptimizer`, which is returned unchanged.
+        settings: Its settings, such as ``lr``. Default: those of the class. For a setting that the class does not have,
+            0 (no momentum) is accepted and ignored.
 
     Raises:
-        SettingError: If it is anything else, such as an optimizer of PyTorch, or has no such setting.
+        SettingError: If it is anything else, such as a PyTorch optimizer, or has no such setting.
 
     Example:
         >>> as_row_optimizer("sgd", lr=0.1).lr
@@ -204,17 +204,17 @@ def as_row_optimizer(optimizer: str | RowOptimizer, **settings: Any) -> RowOptim
 
 @dataclass(frozen=True)
 class LocalSteps(Piece):
-    """How nodes train on their own data, which pieces that let them do so have as settings of their own.
+    """Local training on a node's own data, a setting of all pieces with local updates.
 
     Args:
         epochs: Passes over a node's training samples.
         steps: Number of local steps, instead of ``epochs``.
         batch_size: B; the last batch of a pass may be shorter.
-        optimizer: The update, also by name (`as_row_optimizer`). Default: SGD with step size 0.01 and weight decay
-            5e-4, as in the L2C paper.
+        optimizer: The update rule, also by name (`as_row_optimizer`). Default: SGD with learning rate 0.01 and weight
+            decay 5e-4, as in the L2C paper.
 
     Raises:
-        ValueError: If the optimizer has no form per row.
+        ValueError: If the optimizer has no row-wise form.
     """
 
     epochs: Count = 1

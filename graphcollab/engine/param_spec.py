@@ -1,4 +1,4 @@
-"""`ParamSpec`: which columns of a row are which parameter of a module, and what is in no row."""
+"""`ParamSpec`: the mapping from columns of a row to parameters of a module, and the tensors outside any row."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from graphcollab._base.errors import (
 __all__ = ["ParamSpec", "shared_tensors"]
 
 Tie: TypeAlias = tuple[str | None, str, str]
-"""The other part that a parameter belongs to (None: no part), and its two names."""
+"""The other part to which a parameter belongs (None: no part), and its two names."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class ParamSpec:
     Frozen parameters are in no row (`shared_tensors`). Buffers are the persistent floating-point ones without infinite
     entries, and batch normalization's count of batches; others are constants of the architecture. ``parts`` are column
     ranges, (start, stop): ``"all"`` is every trainable parameter, ``"buffers"`` the rest. A part that is ``tied`` to
-    another by a shared parameter cannot be taken alone. ``over`` says by part what its numbers stand on, such as a
-    checksum of a frozen base: architectures that differ in it do not share the part. ``intercept`` counts the
-    output layer's biases, where a model ends with these: the last columns, the rest being the slopes (`columns`).
+    another by a shared parameter cannot be used alone. ``over`` gives, by part, what its numbers are relative to, such
+    as a checksum of a frozen base: architectures that differ in it do not share the part. ``intercept`` is the number
+    of output biases, if these are the last columns of a model; the others are the slopes (`columns`).
     """
 
     names: tuple[str, ...]
@@ -51,12 +51,12 @@ class ParamSpec:
 
     @classmethod
     def from_module(cls, module: nn.Module, parts: Mapping[str, Sequence[str]] | None = None) -> ParamSpec:
-        """Read the columns off a module with at least one trainable parameter.
+        """Derive the columns from a module with at least one trainable parameter.
 
         ``parts`` are name prefixes, such as ``{"head": ["classifier.6"]}``; by default the module's own ``parts``, else
-        its direct children. A ValueError refuses what does not fit into a row: lazy or torch.jit modules, several
-        number types among trainable parameters, complex numbers, gradient hooks that would never be called, a parameter
-        in two parts.
+        its direct children. Modules that cannot be stored in a row raise a ValueError: lazy or torch.jit modules,
+        several data types among trainable parameters, complex numbers, gradient hooks that would never be called, a
+        parameter in two parts.
         """
         every = dict(module.named_parameters())
         _check_types(module, every)
@@ -85,14 +85,14 @@ class ParamSpec:
 
     @cached_property
     def ranges(self) -> Mapping[str, tuple[int, int]]:
-        """Column ranges of all that can be named: the parts, and slopes and intercept unless parts are called so."""
+        """Column ranges by name: the parts, and slopes and intercept unless parts have these names."""
         end = self.num_parameters - self.intercept
         derived = {"slopes": (0, end), "intercept": (end, self.num_parameters)} if self.intercept else {}
         return {**derived, **self.parts}
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """Number of columns of every name."""
+        """Number of columns of every tensor name."""
         return tuple(map(math.prod, self.shapes))
 
     @property
@@ -102,15 +102,15 @@ class ParamSpec:
 
     @cached_property
     def num_named_parameters(self) -> int:
-        """How many of the names are trainable parameters (the others are buffers)."""
+        """Number of names that are trainable parameters (the others are buffers)."""
         return bisect.bisect_left([*itertools.accumulate(self.sizes)], self.num_parameters) + 1
 
     def columns(self, part: str) -> slice:
-        """Return the column range of a part, or of several that lie side by side, such as ``"backbone+prototypes"``.
+        """Return the column range of a part, or of several adjacent ones, such as ``"backbone+prototypes"``.
 
-        ``"slopes"`` are all trainable parameters but the output layer's bias, which is the ``"intercept"``.
+        ``"slopes"`` are all trainable parameters except the output layer's bias, which is the ``"intercept"``.
 
-        A ValueError refuses parts that do not lie side by side, or share a parameter with one that is not named.
+        Parts that are not adjacent, or share a parameter with a part not included, raise a ValueError.
         """
         ranges, wanted = [], part.split("+")
         for name in wanted:
@@ -158,7 +158,7 @@ class ParamSpec:
         return torch.cat([state[name].detach().to(dtype).flatten() for name in self.names])
 
     def load_into(self, module: nn.Module, row: Tensor) -> nn.Module:
-        """Copy one row [num_columns] into a module of this architecture, which has the frozen rest; return it."""
+        """Copy one row [num_columns] into a module of this architecture, which has the frozen tensors; return it."""
         state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
         with torch.no_grad():
             for name, view in zip(self.names, self.views(row), strict=True):
@@ -166,12 +166,12 @@ class ParamSpec:
         return module
 
     def part_layout(self, part: str) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of the tensors in a part, to tell whether two architectures share it."""
+        """Return the shapes of the tensors in a part, for checking whether two architectures share it."""
         shapes = dict(zip(self.names, self.shapes, strict=True))
         return tuple(shapes[name] for name in self.names_in(part))
 
     def part_over(self, part: str) -> tuple[str, ...]:
-        """Return what the numbers in a part stand on, where that is known (``over``)."""
+        """Return what the numbers in a part are relative to, if known (``over``)."""
         columns = self.columns(part)
         ends = {name: self.parts[name] for name in self.over}
         return tuple(self.over[name] for name, (a, b) in ends.items() if a < columns.stop and columns.start < b)
@@ -188,9 +188,9 @@ def _part_of(name: str, parts: Mapping[str, Sequence[str]]) -> str | None:
 
 
 def _intercept(module: nn.Module, names: Sequence[str]) -> int:
-    """Return the size of the last trainable parameter of several, if it is the bias of the last, linear layer; else 0.
+    """Return the size of the last trainable parameter, if it is the bias of the last layer and this is linear; else 0.
 
-    It must be the last in the module's own order too, which parts may change, and no other layer's.
+    It must also be the last in the module's own order, which parts may change, and belong to no other layer.
     """
     path, _, kind = names[-1].rpartition(".")
     *others, (name, bias) = module.named_parameters(remove_duplicate=False)
@@ -260,7 +260,7 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
 
 
 def shared_tensors(module: nn.Module) -> dict[str, Tensor]:
-    """Return what belongs to an architecture and to no row, by name: frozen parameters and non-persistent buffers."""
+    """Return the tensors of an architecture that are in no row, by name: frozen parameters, non-persistent buffers."""
     passing = _passing(module)
     frozen = {name: p for name, p in module.named_parameters() if not p.requires_grad}
     return frozen | {name: buffer for name, buffer in module.named_buffers() if name in passing}
@@ -278,7 +278,7 @@ def _state_of(module: nn.Module) -> dict[str, Tensor]:
 
 
 def _is_state(name: str, buffer: Tensor) -> bool:
-    """Tell whether a buffer may change with training: not masks with infinite entries, nor tables of whole numbers."""
+    """Return whether a buffer may change with training: no masks with infinite entries, nor integer tables."""
     if buffer.is_floating_point():
         return bool(torch.isfinite(buffer).all())
     return name.rpartition(".")[2] == "num_batches_tracked"

@@ -1,4 +1,4 @@
-"""How the models of one architecture are computed, as a value that is stored."""
+"""A storable plan of how the models of one architecture are computed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from graphcollab._base.errors import ConflictError
 from graphcollab._base.settings import Count, check_settings
 from graphcollab.engine.modules import MemoryFormat, Padding
 
-GRAPHED = "vmap"  # the backend whose local steps a CUDA graph can hold
+GRAPHED = "vmap"  # the backend whose local steps can be recorded as a CUDA graph
 
 BackendName: TypeAlias = Literal["vmap", "loop", "shared"]
 Precision: TypeAlias = Literal["full", "bfloat16"]
@@ -22,19 +22,19 @@ class Plan:
     Args:
         backend: ``"vmap"``, ``"loop"`` or ``"shared"``.
         chunk: Rows computed at a time.
-        reason: The rule that decided, in words.
-        padding: Where batches of unequal length may be padded to one: ``"always"``, only in ``"evaluation"`` (of models
-            that look across the batch in training, and of those that are random in it), or ``"never"``.
-        memory_format: How images lie in memory: ``"contiguous"``, channel by channel, or ``"channels_last"``, pixel by
-            pixel, which the loop alone can do. The nodes' models stay as they are.
-        precision: That of forward passes: ``"full"``, the models' own, or ``"bfloat16"``.
-        microbatch: Samples of a node that go through a model at once, at most: gradients of the parts of a larger
-            batch add up. Default: all of a batch.
+        reason: The deciding rule, in words.
+        padding: Where batches of unequal length may be padded to one length: ``"always"``, only in ``"evaluation"``
+            (for models that mix samples in training, and for those that are random in it), or ``"never"``.
+        memory_format: Memory layout of images: ``"contiguous"``, channel by channel, or ``"channels_last"``, pixel by
+            pixel, which only the loop supports. The nodes' models keep their layout.
+        precision: Precision of forward passes: ``"full"``, the models' own, or ``"bfloat16"``.
+        microbatch: Maximum number of a node's samples in a pass through a model: gradients of the parts of a larger
+            batch add up. Default: the whole batch.
         graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed.
 
     Raises:
-        ValueError: If other models than those of a loop are to have their channels last, or a backend that takes no
-            steps together is to have graphs.
+        ValueError: If ``"channels_last"`` is used without the loop, or graphs with a backend that does not take steps
+            together.
     """
 
     backend: BackendName

@@ -1,7 +1,7 @@
-"""A generator of one's own for code that asks for none: dropout, initial parameters, augmentations.
+"""Separate generators for code that does not accept one: dropout, initial parameters, augmentations.
 
 Layers and losses draw from PyTorch's global generators, which all threads of a process share. While `own_randomness` is
-active, whatever its thread draws comes from generators of its own, and the global ones are neither read nor changed.
+active, all draws of its thread use separate generators, and the global ones are neither read nor changed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from graphcollab._base.keyed import keyed_seed
 _LAYER_STREAM = 105
 
 CHECKPOINTING = str(checkpoint.__file__)
-SHARES = ("dropout_p", "dropout")  # what operations without a generator call the share of numbers that they drop
+SHARES = ("dropout_p", "dropout")  # argument names of the dropout probability in operations without a generator
 
 
 LIKE: dict[str, Callable[..., Tensor]] = {
@@ -34,7 +34,7 @@ LIKE: dict[str, Callable[..., Tensor]] = {
     "randn_like": Tensor.normal_,
     "randint_like": Tensor.random_,
 }
-"""Operations that take no generator in older versions of PyTorch, such as 2.8, and how they fill a new tensor."""
+"""Operations that accept no generator in older versions of PyTorch, such as 2.8, and how they fill a new tensor."""
 
 
 class _Thread(threading.local):
@@ -45,13 +45,13 @@ _thread = _Thread()
 
 
 class own_randomness(TorchDispatchMode):
-    """While active, what this thread draws comes from generators with this seed, one per device.
+    """While active, draws of this thread use separate generators with this seed, one per device.
 
-    A stream is that after ``torch.manual_seed(seed)``: to the last bit on a CPU, on a GPU except for dropout.
-    Generators of the caller, NumPy and Python are left alone. Every operation costs about 8 µs more. ``layers_only``,
-    set before it is entered, keys what is drawn in `in_layer` alone, and all else costs nothing more; ``draws`` counts
-    all draws, ``elsewhere`` those outside of it. Refused is what takes no generator, and activation checkpointing,
-    which repeats draws of the global one (see `keyed_checkpoint`).
+    A stream equals that after ``torch.manual_seed(seed)``: bit for bit on a CPU, on a GPU except for dropout.
+    Generators of the caller, NumPy and Python are not affected. Every operation costs about 8 µs more. With
+    ``layers_only``, set before entering, only draws in `in_layer` are keyed, and everything else has no overhead;
+    ``draws`` counts all draws, ``elsewhere`` those outside `in_layer`. Operations that accept no generator are
+    rejected, and so is activation checkpointing, which repeats draws of the global one (see `keyed_checkpoint`).
     """
 
     def __init__(self, seed: int) -> None:
@@ -60,14 +60,14 @@ class own_randomness(TorchDispatchMode):
         self.draws = 0
         self.elsewhere = 0
         self.layers_only = False
-        self.repeats = 0  # how many calls of `keyed_checkpoint` are under way
-        self._layers = 0  # how many layers that are known to draw are being computed
+        self.repeats = 0  # number of active calls of `keyed_checkpoint`
+        self._layers = 0  # number of active layers that are known to draw
         self._generators: dict[torch.device, torch.Generator] = {}
         self._outer: list[own_randomness | None] = []
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        return False  # nothing is compiled while a mode is active: this spares every operation a microsecond
+        return False  # nothing is compiled while a mode is active: this saves a microsecond per operation
 
     def __enter__(self) -> own_randomness:
         self._outer.append(_thread.active)
@@ -127,7 +127,7 @@ class own_randomness(TorchDispatchMode):
         return twin(**{**given, "generator": generator})
 
     def copy(self) -> own_randomness:
-        """Return one that draws what this one would draw next, while this one stays where it is."""
+        """Return a copy that draws the same numbers that this one would draw next."""
         twin = own_randomness(self.seed)
         twin.layers_only = self.layers_only
         twin._generators = {device: generator.clone_state() for device, generator in self._generators.items()}
@@ -142,7 +142,7 @@ class own_randomness(TorchDispatchMode):
 class randomness_by_row(own_randomness):
     """While active, the samples of every row of a batch draw from the row's own streams, as they would alone.
 
-    It is known of dropout alone: of masks whose first dimension counts the samples of all rows, as many of each.
+    Only dropout is supported: masks whose first dimension is the samples of all rows, equally many of each.
     """
 
     def __init__(self, streams: Sequence[own_randomness]) -> None:
@@ -202,7 +202,7 @@ def _defaults(func: OpOverload) -> dict[str, Any]:
 
 
 def _draws(given: dict[str, Any]) -> bool:
-    """Tell whether an operation with these arguments draws: not outside training, and not to drop nothing."""
+    """Return whether an operation with these arguments draws: not outside training, nor with probability 0."""
     if given.get("train", given.get("training", True)) is False:
         return False
     return all(given.get(name) != 0 for name in SHARES)
@@ -215,13 +215,13 @@ def _device(given: dict[str, Any]) -> torch.device:
 
 
 def _native_dropout(values: Tensor, share: float, generators: Sequence[torch.Generator]) -> tuple[Tensor, Tensor]:
-    """Return what is kept, scaled, and the mask: the operation has no form with a generator."""
+    """Return the scaled values and the mask of dropout: the operation has no form with a generator."""
     mask = _draw_mask(torch.empty_like(values, dtype=torch.bool), 1 - share, generators)
     return values.mul(mask).mul_(0.0 if share == 1 else 1 / (1 - share)), mask
 
 
 def _draw_mask(mask: Tensor, share: float, generators: Sequence[torch.Generator]) -> Tensor:
-    """Fill a mask [n, ...] with ones, and zeros elsewhere, from one generator for every n / g samples."""
+    """Fill a mask [n, ...] with ones and zeros, from one generator for every n / g samples."""
     for own, generator in zip(mask.chunk(len(generators)), generators, strict=True):
         own.bernoulli_(share, generator=generator)
     return mask
@@ -241,10 +241,10 @@ def _refuse_checkpointing(func: OpOverload) -> None:
 
 
 def randomness_at_work() -> own_randomness | None:
-    """Return what this thread draws from, None where that is the global generators."""
+    """Return the generators of this thread, None if these are the global ones."""
     return _thread.active
 
 
 def keyed_layers(*keys: int) -> own_randomness:
-    """Key randomness inside layers and losses by integers, also functions such as ``F.dropout``."""
+    """Key randomness inside layers and losses by integers, including functions such as ``F.dropout``."""
     return own_randomness(keyed_seed(_LAYER_STREAM, *keys) % 2**63)

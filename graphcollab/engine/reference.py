@@ -1,4 +1,4 @@
-"""What plain PyTorch makes of a module on a few samples: the measure for backends and for padding; what it keeps."""
+"""Results of plain PyTorch for a module on a few samples, the reference for backends and padding, and kept state."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from graphcollab.engine.samples import Feed
 from graphcollab.engine.stack import ParamSpec
 
 Memory: TypeAlias = dict[str, Any]
-"""What layers keep in plain attributes, by name."""
+"""Plain attributes of layers, by name."""
 Numbers: TypeAlias = dict[str, Tensor]
-"""What two models make of their nodes' samples, by what it is: `JUDGED` in evaluation mode, `TRAINED` in training."""
+"""Results of two models on their nodes' samples, by name: `JUDGED` in evaluation mode, `TRAINED` in training."""
 
 JUDGED = "loss", "gradient"
-STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # the first one of either
+STEP, PLAIN_STEP = "parameters after a step", "parameters after a step without momentum"  # each the first step
 BUFFERS = "buffers after a step"
 TRAINED = "loss in training", "gradient in training", STEP, PLAIN_STEP, BUFFERS
 SIZES: tuple[int, ...] = 4, 2  # samples of the two nodes
-PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # their places in the sample: one comes twice; the second node's are padded
-MOVED = 0.01  # how far the parameters of the second model are from the first's
+PLACES = (2, 3, 2, 4), (0, 1, 1, 1)  # positions in the sample: one is repeated; the second node's are padded
+MOVED = 0.01  # distance of the second model's parameters from the first's
 RATE = 0.1
 PLAIN = type(None), bool, int, float, str
-MOST_DOUBLED = 2**22  # frozen numbers of which there may be a copy in double precision
-DEEPEST = 8  # containers in containers that are looked into
+MOST_DOUBLED = 2**22  # frozen numbers up to which a copy in double precision is made
+DEEPEST = 8  # maximum nesting of inspected containers
 
 
 class _AskForLatents(Objective):
-    """Adds nothing to a loss but that the forward pass goes on to latents, as other objectives may ask for."""
+    """Adds 0 to a loss, but requests the forward pass to latents, as other objectives may do."""
 
     reads = Reads(latents=True)
 
@@ -74,13 +74,13 @@ class Reference:
         self.flat = torch.stack([first, second])  # [2, columns]
 
     def pick(self, places: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Return copies of some of the samples; where there are fewer, they come again."""
+        """Return copies of the samples at the given positions, repeated if there are fewer."""
         index = torch.tensor(places, device=self.inputs.device) % len(self.inputs)
         return self.inputs[index], self.targets[index]
 
     @property
     def anchor(self) -> Tensor | None:
-        """Anchors of the two models, [2, P], where the objective asks for them."""
+        """Anchors of the two models, [2, P], if the objective needs them."""
         return self.flat[:, : self.spec.num_parameters] if self.objective.reads.anchor else None
 
     def batches(self) -> tuple[Tensor, Tensor]:
@@ -89,21 +89,21 @@ class Reference:
         return torch.stack([inputs for inputs, _ in pairs]), torch.stack([targets for _, targets in pairs])
 
     def feed(self) -> Feed:
-        """Return the same as the batches of one local step."""
+        """Return the same samples as the batches of one local step."""
         index = torch.tensor(PLACES, device=self.inputs.device)[:, None] % len(self.inputs)
         schedule = Schedule(index, torch.tensor(SIZES)[:, None], torch.ones(2, dtype=torch.int64))
         pool, nodes = Pool(self.inputs.clone(), self.targets.clone()), torch.arange(2)
         return Feed(pool, index, schedule, nodes, 0, 0, anchor=self.anchor)
 
     def numbers(self) -> Numbers:
-        """Compute everything by plain PyTorch, one model at a time, without padding."""
+        """Compute all results by plain PyTorch, one model at a time, without padding."""
         seen, numbers = [], []
         for k in range(2):
             batch = self.pick(PLACES[k][: SIZES[k]])
             outputs, loss, gradient = self.forward(k, batch, train=False)
             trained, step_loss, step = self.forward(k, batch, train=True)
             self.seen = {False: outputs, True: trained}
-            after = self.spec.flatten(self.module)  # with the buffers that the training step has left
+            after = self.spec.flatten(self.module)  # with the buffers after the training step
             after[: len(step)] -= RATE * step
             seen.append(outputs)
             numbers.append((loss, gradient, step_loss, step, after))
@@ -115,7 +115,7 @@ class Reference:
     def collect(
         self, outputs: Sequence[Tensor], loss: Tensor, gradient: Tensor, step_loss: Tensor, step: Tensor, after: Tensor
     ) -> Numbers:
-        """Name what was computed: outputs [n, ...] of each model, losses [2], gradients [2, P], models [2, columns]."""
+        """Name the results: outputs [n, ...] of each model, losses [2], gradients [2, P], models [2, columns]."""
         count = self.spec.num_parameters
         found = {"outputs": torch.cat([part.flatten() for part in outputs]), "loss": loss, "gradient": gradient}
         trained = step_loss, step, after[:, :count], after[:, :count], after[:, count:]
@@ -139,7 +139,7 @@ class Reference:
         key = model if key is None else key
         with torch.enable_grad(), keyed_layers(0, key, 0), self.lookups, unwritten(module):
             found = module(batch[0].clone(), **embed_arguments(self.embeds))
-            seen = _joined(found)  # a copy, before the loss may write to what it is given
+            seen = _joined(found)  # a copy, before the loss may write to its inputs
             logits, latent, projection = found if isinstance(found, Embedded) else (found, None, None)
             self.strangers(logits)
             context = Context(weight, params, anchor, latent, projection, spec=self.spec)
@@ -148,7 +148,7 @@ class Reference:
             try:
                 grads = torch.autograd.grad(loss, list(params.values()), materialize_grads=True)
             except RuntimeError as error:
-                if targets._version == 0:  # nothing was written to them
+                if targets._version == 0:  # unmodified
                     raise
                 raise ContractError(
                     "loss",
@@ -167,11 +167,11 @@ class Reference:
             return self.run(inputs.clone())
 
     def run(self, inputs: Tensor) -> Tensor:
-        """Return what the module, as it is, makes of inputs [n, ...], latents beside outputs, [n, ...]."""
+        """Return the module's current outputs for inputs [n, ...], concatenated with latents, [n, ...]."""
         return _joined(self.module(inputs, **embed_arguments(self.embeds)))
 
     def in_double(self) -> Numbers | None:
-        """Compute all in double precision; None where the module cannot be, is in it, or has a large base to copy."""
+        """Compute all in double precision; None if the module does not support or need it, or has a large base."""
         frozen = sum(tensor.numel() for tensor in shared_tensors(self.module).values())
         if self.flat.dtype == torch.float64 or frozen > MOST_DOUBLED:
             return None
@@ -185,7 +185,7 @@ class Reference:
             return None
 
     def require_repeatable(self, expected: Numbers, train: bool) -> None:
-        """Raise if a module gives other numbers in a second pass that is like the first."""
+        """Raise if a module gives different numbers in an identical second pass."""
         mode = " in training" if train else ""
         outputs, loss, gradient = self.forward(1, self.pick(PLACES[1][: SIZES[1]]), train, key=1 if train else 2)
         unsure, alike = self.noisy and not train, equal(outputs, self.seen[train])
@@ -231,11 +231,11 @@ class Reference:
 
 
 def kept_by(reference: Reference) -> list[str]:
-    """Return the attributes, but for numbers, that forward passes change without carrying anything to the next.
+    """Return the attributes, except numbers, that forward passes change without affecting the next pass.
 
-    What passes changed is looked at again on fresh copies, in either mode, after one node's pass, another's, and both:
-    if what the second leaves, or its outputs, depend on the first, ValueError. A cache that all nodes fill alike is
-    warned of. A number that outputs do not depend on is left to the caller.
+    Changed attributes are checked again on fresh copies, in both modes, after one node's pass, another's, and both: a
+    ValueError is raised if the second's state or outputs depend on the first. A cache that all nodes fill equally
+    causes a warning. A number that outputs do not depend on is left to the caller.
     """
     names, before = reference.changed(), memory_of(reference.origin)
     if not names:
@@ -266,7 +266,7 @@ def kept_by(reference: Reference) -> list[str]:
 
 
 def _after(reference: Reference, models: tuple[int, ...], train: bool) -> tuple[Memory, Tensor]:
-    """Return what a copy of the module keeps after passes of some models over batches of equal length; last outputs."""
+    """Return the state of a copy of the module after passes of models over equally long batches, and last outputs."""
     trial = copy.copy(reference)
     trial.module = copy_module(reference.origin)
     for model in models:
@@ -279,13 +279,13 @@ def _is_plain(name: str, *memories: Memory) -> bool:
 
 
 def _joined(found: Tensor | Embedded) -> Tensor:
-    """Put outputs, and latents where there are any, side by side: [n, ...]."""
+    """Concatenate outputs and latents, if any: [n, ...]."""
     parts = tuple(found) if isinstance(found, Embedded) else (found,)
     return torch.cat([part.detach().reshape(len(part), -1) for part in parts], 1)
 
 
 def leaves(outputs: Tensor) -> Iterator[Tensor]:
-    """Yield the tensors that a gradient of outputs would be accumulated in."""
+    """Yield the tensors in which a gradient of outputs would be accumulated."""
     seen, waiting = set(), [outputs.grad_fn]
     while waiting:
         node = waiting.pop()
@@ -298,7 +298,7 @@ def leaves(outputs: Tensor) -> Iterator[Tensor]:
 
 
 def memory_of(module: nn.Module) -> Memory:
-    """Return what layers have as attributes of their own, but for what every module has."""
+    """Return the attributes of layers, except those that every module has."""
     every = vars(nn.Module())
     return {
         f"{prefix}.{name}".removeprefix("."): value
@@ -309,12 +309,12 @@ def memory_of(module: nn.Module) -> Memory:
 
 
 def changed(before: Memory, now: Memory) -> list[str]:
-    """Return the names of numbers, texts, tensors and containers of such that are not what they were."""
+    """Return the names of numbers, texts, tensors and containers of these that have changed."""
     return [name for name in before | now if not _same(before.get(name), now.get(name))]
 
 
 def _same(one: Any, other: Any, depth: int = 0) -> bool:
-    """Compare values; what is none of those that are looked into, and parameters, counts as the same."""
+    """Compare values; parameters, and values of types that are not inspected, count as equal."""
     if isinstance(one, nn.Parameter) or isinstance(other, nn.Parameter) or depth > DEEPEST:
         return True
     if isinstance(one, Tensor | np.ndarray) and isinstance(other, Tensor | np.ndarray):
@@ -333,7 +333,7 @@ def _same(one: Any, other: Any, depth: int = 0) -> bool:
 
 
 def equal(one: Tensor, other: Tensor) -> bool:
-    """Tell whether tensors are equal but for what a GPU adds up in another order."""
+    """Return whether tensors are equal up to a GPU's order of summation."""
     if one.shape != other.shape or one.dtype != other.dtype:
         return False
     if not one.is_floating_point():

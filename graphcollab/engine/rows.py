@@ -1,4 +1,4 @@
-"""Rows, which are parameters that meet somebody's data, and what is computed of them."""
+"""Rows, which are parameters combined with a node's data, and results computed from them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from graphcollab.engine.stack import ParamSpec, Stacks
 
 @dataclass(frozen=True)
 class Rows:
-    """R rows, each (parameters, whose data). Parameters are named, not copied; they are made a chunk at a time.
+    """R rows, each a pair (parameters, node whose data are used). Parameters are referenced and created by chunk.
 
     Args:
-        source: The models that rows refer to.
-        node: Node whose data a row meets, [R].
-        index: Whose model it is, [R]; or the models it is combined of, [R, m].
-        coefficient: Coefficients of the combination, [R, m], where ``index`` is [R, m].
+        source: The models to which rows refer.
+        node: Node whose data a row uses, [R].
+        index: Node whose model it is, [R]; or the nodes whose models it combines, [R, m].
+        coefficient: Coefficients of the combination, [R, m], if ``index`` is [R, m].
         part: Part of the models that is combined, which all architectures among the rows share; the rest of a row is
-            the model's that its index names first. Default: whole rows, buffers too.
-        buffers: Where a part is combined, combine buffers, too.
+            that of the model that comes first in its index. Default: whole rows, including buffers.
+        buffers: Whether to combine buffers, too, if a part is combined.
 
     Example:
         >>> from graphcollab.engine.stack import ParamSpec
@@ -60,18 +60,18 @@ class Rows:
 
     @classmethod
     def own(cls, models: Stacks, nodes: Tensor | None = None) -> Rows:
-        """Every node's own model on its own data, for all nodes or some."""
+        """Return every node's own model on its own data, for all nodes or the given ones."""
         nodes = models.nodes if nodes is None else nodes
         return cls(models, nodes, nodes)
 
     @classmethod
     def with_part_of(cls, models: Stacks, node: Tensor, owner: Tensor, part: str, buffers: bool = False) -> Rows:
-        """Models of nodes [R], on their own data, with a part of the models of their owners [R] put in.
+        """Return models of nodes [R], on their own data, with a part replaced by that of their owners' models [R].
 
         All architectures among the rows share the part. With ``buffers``, these are the owner's, too.
         """
         spec, *others = models.specs
-        if not others and spec.columns(part) == slice(0, spec.num_columns):  # there is nothing but the part
+        if not others and spec.columns(part) == slice(0, spec.num_columns):  # the part is the whole row
             return cls(models, node, owner)
         index = torch.stack([node, owner], 1)
         coefficient = torch.tensor([0.0, 1.0], dtype=models.dtype).expand(len(index), -1)
@@ -79,17 +79,17 @@ class Rows:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number type of the models."""
+        """Data type of the models."""
         return self.source.dtype
 
     def __len__(self) -> int:
         return len(self.node)
 
     def parameters(self, stack: int, rows: Tensor) -> Tensor:
-        """Return the parameters [r, columns] of some rows [r] of one architecture; a view where that is possible.
+        """Return the parameters [r, columns] of the given rows [r] of one architecture, as a view if possible.
 
         Raises:
-            ValueError: If a combination reaches into another architecture.
+            ValueError: If a combination includes another architecture.
         """
         index = self.index[rows]
         tensor = self.source.tensors[stack]
@@ -112,7 +112,7 @@ class Rows:
 
 
 def _combine(models: Tensor, index: Tensor, coefficient: Tensor) -> Tensor:
-    """Return the sums of models [K, columns], named by index [r, m], times their coefficients, [r, columns]."""
+    """Return the sums of models [K, columns], selected by index [r, m], times their coefficients, [r, columns]."""
     index, coefficient = beside(index, models), beside(coefficient.to(models.dtype), models)
     out = models[index[:, 0]].mul_(coefficient[:, :1])
     for column, weight in zip(index.T[1:], coefficient.T[1:], strict=True):
@@ -134,9 +134,9 @@ def _positions(source: Stacks, stack: int, nodes: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Fitted:
-    """What `Engine.fit` returns for R rows; position r of models and of ``slots`` (zero in buffers' columns) is row r.
+    """The result of `Engine.fit` for R rows; position r of models and ``slots`` (zero in buffers' columns) is row r.
 
-    ``seen`` has of every chunk its rows [r], their numbers of steps [r], and the losses of their steps above the
+    ``seen`` has for every chunk its rows [r], their numbers of steps [r], and the losses of their steps followed by the
     models' sums, [S + 1, r], on the models' device; ``step`` [R] counts the optimizer steps taken.
     """
 
@@ -146,9 +146,9 @@ class Fitted:
     step: Tensor
 
     def outcome(self) -> tuple[Tensor, Tensor]:
-        """Return the mean loss over a row's steps, and its first step whose loss was not finite, on the device, [R].
+        """Return the mean loss over a row's steps, and the first step with a non-finite loss, on the device, [R].
 
-        The step is -1 where all were, and the number of steps where only the model left is not.
+        The step is -1 if all losses and the model are finite, and the number of steps if only the model is not.
         """
         return _outcome(self.seen, torch.empty(len(self.step), dtype=self.models.dtype, device=self.models.device))
 
@@ -161,10 +161,10 @@ class Fitted:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs and targets of some rows [r] on a split, [r, n, ...], padded; the first ``sizes`` [r] samples are real.
+    """Outputs and targets of rows [r] on a split, [r, n, ...], padded; the first ``sizes`` [r] samples are real.
 
-    ``weight`` [r, n], float64: what samples count in means over a row, 0 in the padding; None: all count alike.
-    ``params`` are [r, ...] each; ``latent`` [r, n, d_z] and ``projection`` [r, n, d_p] are there if asked for.
+    ``weight`` [r, n], float64: weight of samples in means over a row, 0 in the padding; None: equal weights.
+    ``params`` are [r, ...] each; ``latent`` [r, n, d_z] and ``projection`` [r, n, d_p] are present if requested.
     """
 
     rows: Tensor
@@ -179,7 +179,7 @@ class Outputs:
 
     @cached_property
     def share(self) -> Tensor:
-        """The same in the outputs' number type, [r, n], also where all samples count alike."""
+        """The weights in the outputs' data type, [r, n], also if all are equal."""
         if self.weight is not None:
             return self.weight.to(self.outputs.dtype)
         return self.mask / self.mask.sum(1, keepdim=True).to(self.outputs.dtype)
@@ -191,7 +191,7 @@ class Outputs:
 
 
 def entries(values: Mapping[str, Tensor] | None, rows: Tensor, like: Tensor) -> dict[str, Tensor] | None:
-    """Return what some rows have of values [R, ...] by name, on the device of ``like``."""
+    """Return the entries of values [R, ...] for the given rows, by name, on the device of ``like``."""
     if values is None:
         return None
     index = beside(rows, like)
@@ -199,7 +199,7 @@ def entries(values: Mapping[str, Tensor] | None, rows: Tensor, like: Tensor) -> 
 
 
 def in_order(pieces: Sequence[Tensor], order: Sequence[Tensor]) -> Tensor:
-    """Put pieces [r, ...] together as [R, ...], at the places in ``order``; not copied where they lie so."""
+    """Arrange pieces [r, ...] as [R, ...] at the positions in ``order``, without a copy if already in order."""
     where, values = torch.cat(list(order)), pieces[0] if len(pieces) == 1 else torch.cat(list(pieces))
     if consecutive(where) is not None:
         return values
@@ -219,7 +219,7 @@ def _outcome(seen: Sequence[tuple[Tensor, Tensor, Tensor]], like: Tensor) -> tup
 
 
 class NonFiniteLossError(DivergedError):
-    """A node's loss is not a finite number; the message names node, round and step, and then perhaps another way."""
+    """A node's loss is not finite; the message names node, round and step, and possibly a remedy."""
 
     def __init__(self, subject: str, reason: str, otherwise: str = "") -> None:
         super().__init__(subject, reason + otherwise)

@@ -1,4 +1,4 @@
-"""Which samples rows meet: the batches of local steps, and whole splits padded to one batch."""
+"""The samples of rows: the batches of local steps, and whole splits padded to one batch."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from graphcollab.engine.views import Views
 
 _VIEW_STREAM = 135
 
-VIEWS_AT_ONCE = 1024  # images that one call of the augmentation makes for a node, about
+VIEWS_AT_ONCE = 1024  # approximate number of images per augmentation call for a node
 CPU_BATCH_BYTES = 16 * 2**20
-VIEW_FACTOR = 4  # samples that need not be copied may be taken so many more at a time
+VIEW_FACTOR = 4  # how many times more samples are taken at a time if they need not be copied
 CUDA_BATCH_BYTES = 2**26
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Samples [B, ...] that meet a model at once, or those of several models, with a leading dimension R.
+    """Samples [B, ...] that pass a model at once, or those of several models, with a leading dimension R.
 
     ``weight`` [B] is as in `Context`, ``anchor`` [P]; with ``views`` V the samples are V views of B / V samples.
     """
@@ -40,12 +40,12 @@ class Batch:
     views: int = 1
 
     def of(self, rows: int | slice) -> Batch:
-        """Return what one of several models meets, or some of them."""
+        """Return the batch of one or several of the models."""
         more = _of(self.weight, rows), _of(self.anchor, rows), _of(self.given, rows)
         return Batch(self.inputs[rows], self.targets[rows], *more, self.views)
 
     def parts(self, most: int | None, dim: int, dtype: torch.dtype) -> list[Batch]:
-        """Return nearly equal parts, of ``most`` samples along ``dim`` at most, whose means add up to the batch's."""
+        """Return nearly equal parts, of at most ``most`` samples along ``dim``, whose means add up to the batch's."""
         length = self.inputs.shape[dim]
         if most is None or length <= most or self.views > 1:
             return [self]
@@ -58,11 +58,11 @@ class Batch:
 
 @dataclass(frozen=True)
 class Feed:
-    """The batches of R rows over S steps: places ``index`` [R, S, B] in one pool, on its device.
+    """The batches of R rows over S steps: positions ``index`` [R, S, B] in one pool, on its device.
 
-    Rows are sorted by decreasing number of steps, so those still at work are always the first ones. ``node_id`` [R]
-    keys randomness inside layers and views; ``weight`` [R, S, B] has mean 1 over a node's training samples, None: all
-    count alike; ``given`` [R, ...], ``anchor`` [R, P]; ``scale`` by part [R] is the share of `RowOptimizer.update`.
+    Rows are sorted by decreasing number of steps, so active ones are always first. ``node_id`` [R] keys randomness
+    inside layers and views; ``weight`` [R, S, B] has mean 1 over a node's training samples, None: equal weights;
+    ``given`` [R, ...], ``anchor`` [R, P]; ``scale`` by part [R] is the share of `RowOptimizer.update`.
     """
 
     pool: Pool
@@ -88,7 +88,7 @@ class Feed:
         return 1 if self.views is None else self.views.count
 
     def of(self, rows: slice) -> Feed:
-        """Return the batches of some rows, over as many steps as the longest of them takes."""
+        """Return the batches of the given rows, with the number of steps of the longest of them."""
         own, last = self.schedule, int(self.schedule.steps[rows].max())
         schedule = Schedule(own.position[rows, :last], own.size[rows, :last], own.steps[rows])
         more = {name: _of(getattr(self, name), rows) for name in ("node_id", "given", "scale", "anchor")}
@@ -96,7 +96,7 @@ class Feed:
         return replace(self, index=self.index[rows, :last], schedule=schedule, weight=weight, _drawn={}, **more)
 
     def at(self, rows: Tensor | slice | int, step: int, width: int, padded: Tensor | None = None) -> Batch:
-        """Return what some rows meet at a step, [r, V * width, ...]; without r for a single row."""
+        """Return the batch of rows at a step, [r, V * width, ...]; without r for a single row."""
         index = pick(self.index[:, step, :width], rows)
         targets = copied(self.pool.targets, index)
         weight = in_mean(None if self.weight is None else pick(self.weight[:, step, :width], rows), padded)
@@ -112,7 +112,7 @@ class Feed:
         return Batch(inputs, targets, weight, _of(self.anchor, place), _of(self.given, place), self.num_views)
 
     def _views_of(self, views: Views, row: int, step: int, width: int) -> Tensor:
-        """Return a row's views at a step, [V * width, ...]: those of a block of steps are drawn at once, and kept."""
+        """Return a row's views at a step, [V * width, ...]; those of a block of steps are drawn at once and cached."""
         sizes = self._sizes[row]
         block = max(VIEWS_AT_ONCE // (views.count * sizes[0]), 1)
         first = step - step % block
@@ -129,7 +129,7 @@ class Feed:
 
 
 def _of(values: Any, rows: Tensor | slice | int) -> Any:
-    """Return what some rows have of values [R, ...], which may have names; None of None."""
+    """Return the entries of values [R, ...], possibly by name, for the given rows; None for None."""
     if isinstance(values, Mapping):
         return {name: value[rows] for name, value in values.items()}
     return None if values is None else values[rows]
@@ -138,7 +138,7 @@ def _of(values: Any, rows: Tensor | slice | int) -> Any:
 def weights_of(
     tasks: Tasks, split: str, nodes: Tensor, index: Tensor, dtype: torch.dtype = torch.float64
 ) -> Tensor | None:
-    """Return weights [r, ...] of samples at positions ``index``, of mean 1 in a node's split; None: all count alike."""
+    """Return weights [r, ...] of samples at positions ``index``, with mean 1 in a node's split; None: equal weights."""
     weight = tasks.pools[tasks.splits[split].pool].weight
     if weight is None:
         return None
@@ -147,9 +147,9 @@ def weights_of(
 
 
 def in_mean(weight: Tensor | None, padded: Tensor | None) -> Tensor | None:
-    """Return what every sample counts in the mean of a batch, [..., B]; None where all count alike.
+    """Return the weight of every sample in the mean of a batch, [..., B]; None if all are equal.
 
-    ``weight`` is 1 on average; ``padded`` is what samples count without it where some are there for their place only.
+    ``weight`` has mean 1; ``padded`` is the weight without it if some samples are padding.
     """
     if weight is None:
         return padded
@@ -161,8 +161,9 @@ def take_samples(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield inputs [r, m, ...], targets [r, m, ...] and shares [r, m] of nodes' samples, a few at a time.
 
-    Shares (float64) are what samples count in the mean over a node's split, 0 for padding. ``whole``: all at once, else
-    ``most`` of a node. Inputs are copies; with ``shared`` perhaps views of the pool, which must not be written to.
+    Shares (float64) are the weights of samples in the mean over a node's split, 0 for padding. With ``whole``, all
+    samples come at once, else at most ``most`` of a node. Inputs are copies; with ``shared``, they may be views of the
+    pool, which must not be written to.
     """
     owned = tasks.splits[split]
     pool, counts = tasks.pools[owned.pool], owned.sizes[nodes]
@@ -194,7 +195,7 @@ def few_samples(tasks: Tasks) -> tuple[Tensor, Tensor]:
 
 
 def _lined_up(index: Tensor, size: int) -> int | None:
-    """Return the distance between rows where ``index`` [r, m] is slices of equally long rows one behind the other."""
+    """Return the distance between rows if ``index`` [r, m] consists of consecutive slices of equally long rows."""
     first, (rows, width) = int(index[0, 0]), index.shape
     step = int(index[1, 0]) - first if rows > 1 else width
     if step < width or first + rows * step > size:
@@ -204,7 +205,7 @@ def _lined_up(index: Tensor, size: int) -> int | None:
 
 
 def _take(values: Tensor, index: Tensor) -> Tensor:
-    """Return ``values[index]`` [r, m, ...]; a view where the samples of the rows lie one behind the other."""
+    """Return ``values[index]`` [r, m, ...]; a view if the samples of the rows are contiguous."""
     rows, width = index.shape
     step = _lined_up(index, len(values))
     if step is None:
@@ -214,5 +215,5 @@ def _take(values: Tensor, index: Tensor) -> Tensor:
 
 
 def copied(values: Tensor, index: Tensor) -> Tensor:
-    """Return ``values[index]`` as a tensor of its own; the index may be on the CPU."""
+    """Return a copy of ``values[index]``; the index may be on the CPU."""
     return values.index_select(0, beside(index.reshape(-1), values)).view(*index.shape, *values.shape[1:])

@@ -1,4 +1,4 @@
-"""The backend for adapters over a frozen base: one pass of the base over the samples of several nodes."""
+"""The backend for adapters over a frozen base: one pass through the base for the samples of several nodes."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import stacked_linear
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 
-CPU_POSITIONS = 2**10  # that fill a core's products; more of them leave its caches
+CPU_POSITIONS = 2**10  # enough for a core's matrix products; more exceed its caches
 CUDA_POSITIONS = 2**14
 
 
 class SharedBackend(StackedBackend):
-    """Models of a chunk as one batch: their samples go through the module one behind the other, a few rows at a time.
+    """Models of a chunk as one batch: their samples are concatenated for the module, a few rows at a time.
 
-    It is for modules in which nothing but linear layers is trained, such as those of low-rank adapters, and samples do
-    not influence each other. Randomness inside layers is keyed per node, and drawn as the loop draws it.
+    It requires that only linear layers are trained, such as those of low-rank adapters, and that samples do not affect
+    each other. Randomness inside layers is keyed per node, and drawn in the same way as in the loop.
     """
 
     name = "shared"
@@ -95,7 +95,7 @@ class SharedBackend(StackedBackend):
 
 
 def layers_of(module: nn.Module, spec: ParamSpec) -> list[tuple[nn.Linear, str, str | None]] | str:
-    """Return the linear layers (weight, bias) that hold all that nodes do not share; or, in words, what else does."""
+    """Return the linear layers (weight, bias) that contain all trainable parameters; else, in words, what others do."""
     if len(spec.names) > spec.num_named_parameters:
         return f"every node has its own {spec.names[spec.num_named_parameters]!r}, a buffer"
     names = {id(parameter): name for name, parameter in module.named_parameters()}
@@ -112,7 +112,7 @@ def layers_of(module: nn.Module, spec: ParamSpec) -> list[tuple[nn.Linear, str, 
 
 
 def count_at_once(like: Tensor, positions: int) -> int:
-    """Return how many of what has so many positions come nearest to what keeps a device busy, at least one."""
+    """Return the number of items with so many positions that best keeps a device busy, at least one."""
     return max(round((CPU_POSITIONS if like.device.type == "cpu" else CUDA_POSITIONS) / positions), 1)
 
 

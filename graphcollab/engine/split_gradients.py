@@ -1,4 +1,4 @@
-"""Losses that models have on a split of their nodes' data, and the gradients."""
+"""Losses and gradients of models on a split of their nodes' data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcollab.engine.standing import StandingBatches
 
 
 class SplitGradients:
-    """Computes losses and gradients on whole splits, in evaluation mode; ``standing`` samples stay on a card."""
+    """Computes losses and gradients on whole splits, in evaluation mode; ``standing`` samples stay on the GPU."""
 
     def __init__(self, objective: Objective, standing: StandingBatches) -> None:
         self._objective, self._standing = objective, standing
@@ -22,7 +22,7 @@ class SplitGradients:
     def of(
         self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None
     ) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P] of models [r, columns], from ``most`` samples of a node at a time."""
+        """Return losses [r] and gradients [r, P] of models [r, columns], ``most`` samples of a node at a time."""
         objective = self._objective
         if not backend.samplewise or objective.reads.alike:
             return self._by_length(tasks, backend, flat, nodes, split)
@@ -43,7 +43,7 @@ class SplitGradients:
     def losses(
         self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str, most: int | None
     ) -> Tensor | None:
-        """Return the losses alone, [r]; None where samples do not stay on a card, as they would not all fit at once."""
+        """Return the losses alone, [r]; None if samples do not stay on the GPU because they would not fit at once."""
         if not isinstance(backend, StackedBackend) or not backend.graphs or backend.padding == "never":
             return None
         standing = None if self._objective.reads.alike else self._standing.of(tasks, split, nodes, flat.dtype, most)
@@ -52,7 +52,7 @@ class SplitGradients:
     def _by_length(
         self, tasks: Tasks, backend: Backend, flat: Tensor, nodes: Tensor, split: str
     ) -> tuple[Tensor, Tensor]:
-        """Return the same of nodes with equally many samples at a time, where samples may not be padded."""
+        """Return the same for nodes with equally many samples at a time, if samples may not be padded."""
         counts = tasks.sizes(split)[nodes]
         loss, grads = flat.new_zeros(len(flat)), flat.new_zeros(len(flat), backend.spec.num_parameters)
         for count in counts.unique().tolist():

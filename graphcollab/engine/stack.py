@@ -21,8 +21,8 @@ __all__ = ["ParamSpec", "Stacks"]
 class Stacks(Movable):
     """Models of nodes: one tensor [K_s, columns] per architecture, on one homogeneous graph.
 
-    Each process holds those of the nodes that it owns, and for a moment those that its nodes hear. ``members`` are the
-    nodes of the rows, by their number among all K, ascending, on the CPU; an architecture may have none here.
+    Each process holds those of its own nodes, and temporarily those of their in-neighbors. ``members`` are the nodes of
+    the rows, by their number among all K, ascending, on the CPU; an architecture may have no local nodes.
     """
 
     specs: tuple[ParamSpec, ...]
@@ -47,22 +47,22 @@ class Stacks(Movable):
 
     @property
     def num_nodes(self) -> int:
-        """k, the number of nodes whose models are here."""
+        """k, the number of nodes with local models."""
         return sum(map(len, self.tensors))
 
     @cached_property
     def nodes(self) -> Tensor:
-        """The nodes whose models are here, ascending, [k]."""
+        """The nodes with local models, ascending, [k]."""
         return self.members[0] if len(self.members) == 1 else torch.cat(self.members).sort().values
 
     @cached_property
     def places(self) -> tuple[Tensor, ...]:
-        """Where every architecture's nodes stand among those that are here, [K_s] each."""
+        """Positions of every architecture's nodes among the local ones, [K_s] each."""
         return tuple(torch.searchsorted(self.nodes, members) for members in self.members)
 
     @cached_property
     def kinds(self) -> Tensor:
-        """The architecture of every node whose model is here, in the order of nodes, [k]."""
+        """The architecture of every local node, in the order of nodes, [k]."""
         kinds = torch.empty(self.num_nodes, dtype=torch.int64)
         for number, places in enumerate(self.places):
             kinds[places] = number
@@ -70,7 +70,7 @@ class Stacks(Movable):
 
     @cached_property
     def _whole(self) -> bool:
-        """Whether nodes are numbered as their rows are: 0 to k - 1."""
+        """Whether nodes are numbered like their rows: 0 to k - 1."""
         return len(self.nodes) == 0 or int(self.nodes[-1]) == len(self.nodes) - 1
 
     @property
@@ -80,17 +80,17 @@ class Stacks(Movable):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Number type of the rows."""
+        """Data type of the rows."""
         return self.tensors[0].dtype
 
     def place(self, nodes: Tensor) -> Tensor:
-        """Return where nodes stand among those that are here, of the shape of ``nodes``."""
+        """Return the positions of nodes among the local ones, in the shape of ``nodes``."""
         return nodes if self._whole else torch.searchsorted(self.nodes, nodes.contiguous())
 
     def part(self, name: str) -> Tensor:
-        """Return a part of the models as [k, P_part]; with one architecture it is a view.
+        """Return a part of the models as [k, P_part]; a view if there is one architecture.
 
-        A ValueError refuses parts whose shapes, or what they stand on, differ between architectures.
+        Parts whose shapes or base differ between architectures raise a ValueError.
         """
         if len(self.specs) == 1:
             return self.tensors[0][:, self.specs[0].columns(name)]
@@ -117,7 +117,7 @@ class Stacks(Movable):
         return out
 
     def with_part(self, name: str, values: Tensor) -> Stacks:
-        """Return stacks in which a part has new values [k, P_part]; everything else is copied, nothing is shared."""
+        """Return stacks with new values [k, P_part] of a part; the rest is copied, so nothing is shared."""
         tensors = []
         for spec, tensor, places in zip(self.specs, self.tensors, self.places, strict=True):
             columns = spec.columns(name)
@@ -134,11 +134,11 @@ class Stacks(Movable):
         return self.like(map(function, self.tensors))
 
     def like(self, tensors: Iterable[Tensor]) -> Stacks:
-        """Return stacks with the same architectures and members and other values."""
+        """Return stacks with the same architectures and members, but other values."""
         return replace(self, tensors=tuple(tensors))
 
     def where(self, nodes: Tensor, new: Stacks) -> Stacks:
-        """Return stacks in which some nodes, a mask [K], have their rows from others of the same layout."""
+        """Return stacks in which the rows of nodes in a mask [K] come from others of the same layout."""
         pairs = zip(self.tensors, new.tensors, self.members, strict=True)
         return self.like(
             torch.where(beside(nodes[members], a)[:, None], b, a, out=new_rows(a, *a.shape)) for a, b, members in pairs
@@ -148,23 +148,23 @@ class Stacks(Movable):
         return self.map(lambda tensor: tensor.to(*args, **kwargs))  # type: ignore[call-overload]
 
     def clone(self) -> Stacks:
-        """Copy the tensors, as ``Data.clone`` asks."""
+        """Copy the tensors, as required by ``Data.clone``."""
         return self.map(Tensor.clone)
 
     def held(self, nodes: Tensor) -> Stacks:
-        """Return the models of some nodes, ascending, under the numbers that they have."""
+        """Return the models of the given nodes, ascending, under their existing numbers."""
         kept = [torch.isin(members, nodes).nonzero().flatten() for members in self.members]
         tensors = tuple(tensor[beside(rows, tensor)] for tensor, rows in zip(self.tensors, kept, strict=True))
         return Stacks(self.specs, tensors, tuple(m[rows] for m, rows in zip(self.members, kept, strict=True)))
 
     def select(self, nodes: Tensor) -> Stacks:
-        """Return the stacks of some nodes, in the order given: position k is node ``nodes[k]``."""
+        """Return the stacks of the given nodes, in the given order: position k is node ``nodes[k]``."""
         kept = [(self.specs[s], pick(self.tensors[s], row), where) for s, where, row in self.locate(nodes)]
         specs, tensors, places = zip(*kept, strict=True)
         return Stacks(specs, tensors, places)
 
     def locate(self, nodes: Tensor) -> Iterator[tuple[int, Tensor, Tensor]]:
-        """Yield for every stack ``(stack, where, row)``: positions in ``nodes`` it holds, and their rows in it."""
+        """Yield ``(stack, where, row)`` for every stack: positions in ``nodes`` that it holds, and their rows in it."""
         if len(self.specs) == 1:
             yield 0, torch.arange(len(nodes)), self.place(nodes)
             return

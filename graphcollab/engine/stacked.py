@@ -1,7 +1,7 @@
-"""Forms of modules for many nodes at once that are better than vmap's own: of linear layers, and of chains of layers.
+"""Modules for many nodes at once in forms that are faster than vmap's: linear layers, and chains of layers.
 
-Inside vmap, PyTorch decomposes a linear layer with its own weights per row into a product and a sum whose gradients are
-laid out against the grain. Here it is one ``baddbmm``, in place of the original only while `stacked_ops` is active.
+Inside vmap, PyTorch decomposes a linear layer with its own weights per row into a product and a sum whose gradients
+have an inefficient memory layout. Here it is one ``baddbmm``, used only while `stacked_ops` is active.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from torch.overrides import TorchFunctionMode
 
 from graphcollab.engine.guards import INSIDE, guarded
 
-# Layers that treat every number alike and have no state: the same for one node and for many.
+# Stateless elementwise layers: the same for one node and for many.
 ELEMENTWISE = (
     nn.CELU, nn.ELU, nn.GELU, nn.Hardtanh, nn.Identity, nn.LeakyReLU, nn.Mish, nn.ReLU, nn.ReLU6, nn.SELU, nn.Sigmoid,
     nn.SiLU, nn.Softplus, nn.Tanh,
 )  # fmt: skip
 
-FEW, MANY = 8, 64  # columns and rows of factors whose product is better computed as its transpose
+FEW, MANY = 8, 64  # columns and rows of factors whose product is faster as its transpose
 
 
 class _BatchedLinear(torch.autograd.Function):
@@ -46,7 +46,7 @@ class _BatchedLinear(torch.autograd.Function):
 
 
 class _SteppingLinear(torch.autograd.Function):
-    """y[r] = x[r] W[r]ᵀ + b[r], whose backward pass adds a step to W and b, W ← keep W - rate ∂L/∂W, not gradients."""
+    """y[r] = x[r] W[r]ᵀ + b[r], whose backward pass updates W and b, W ← keep W - rate ∂L/∂W, without gradients."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, keep: float, rate: float) -> Tensor:
@@ -66,9 +66,10 @@ class _SteppingLinear(torch.autograd.Function):
 
 
 def _product(one: Tensor, other: Tensor) -> Tensor:
-    """Return the products [R, n, c] of [R, n, k] and [R, k, c], the second of which lies in memory row by row.
+    """Return the products [R, n, c] of [R, n, k] and [R, k, c], the second of which is row-major.
 
-    On a CPU those with few columns, of low-rank adapters, are computed as their transpose, up to five times as fast.
+    On a CPU, products with few columns, as in low-rank adapters, are computed as their transpose, up to five times
+    faster.
     """
     _, length, columns = other.shape
     if columns > FEW or min(one.shape[1], length) < MANY or one.device.type != "cpu":
@@ -77,7 +78,7 @@ def _product(one: Tensor, other: Tensor) -> Tensor:
 
 
 class _Linear(torch.autograd.Function):
-    """``F.linear`` with `_BatchedLinear` as its stacked form, which by itself is called at half the cost."""
+    """``F.linear`` with `_BatchedLinear` as its stacked form, which costs half as much when called directly."""
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -114,7 +115,7 @@ def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         bias = bias.expand(len(x), -1)
     if x.dim() == 3:
         return _BatchedLinear.apply(x, weight, bias)
-    middle = x.shape[1:-1]  # none for a single sample, several for sequences
+    middle = x.shape[1:-1]  # empty for a single sample, several dimensions for sequences
     out = _BatchedLinear.apply(x.reshape(len(x), -1, x.shape[-1]), weight, bias)
     return out.view(len(x), *middle, out.shape[-1])
 
@@ -122,7 +123,7 @@ def stacked_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
 class stacked_ops(TorchFunctionMode):
     """While active inside vmap, linear layers use their stacked form, and look-ups stay in their row's own table.
 
-    vmap puts the tables of all rows one behind the other, where an id past the end of one is in the next.
+    vmap concatenates the tables of all rows, so an id past the end of one is in the next.
     """
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -139,7 +140,7 @@ class Chain:
     """A chain of layers for many rows: takes parameters by name, [r, ...] each (shared: no r), and values [r, m, ...].
 
     ``steps`` are `linear`, `flatten` or `elementwise` with their first arguments, which can be pickled; ``writes``:
-    they would write to their input.
+    whether they would write to their input.
     """
 
     steps: tuple[partial[Tensor], ...]
@@ -153,9 +154,9 @@ class Chain:
 
 
 def stepping(chain: Chain, keep: float, rate: float, params: Mapping[str, Tensor], values: Tensor) -> Tensor:
-    """Return what a chain does, [r, m, ...]; its backward pass takes the step θ ← keep θ - rate ∂L/∂θ of its layers.
+    """Return a chain's outputs, [r, m, ...]; the backward pass takes the step θ ← keep θ - rate ∂L/∂θ of its layers.
 
-    All of these have parameters of their own, which the loss must not depend on otherwise.
+    All layers must have their own parameters, on which the loss must not depend in any other way.
     """
     values = values.clone() if chain.writes else values
     for step in chain.steps:
@@ -169,18 +170,18 @@ def stepping(chain: Chain, keep: float, rate: float, params: Mapping[str, Tensor
 
 
 def make_chain(module: nn.Module) -> Chain | None:
-    """Return the stacked form of a module that is a chain of layers, or None where vmap is needed.
+    """Return the stacked form of a module that is a chain of layers, or None if vmap is needed.
 
-    vmap's own work per step exceeds a small layer's. A chain is an ``nn.Sequential`` (nested ones too, and subclasses
-    that keep its ``forward``) of ``nn.Linear``, ``nn.Flatten`` and elementwise activations, without hooks on layers or
-    gradients, and with the ``forward`` of their types.
+    vmap's overhead per step exceeds the cost of a small layer. A chain is an ``nn.Sequential`` (also nested, and
+    subclasses that keep its ``forward``) of ``nn.Linear``, ``nn.Flatten`` and elementwise activations, without hooks on
+    layers or gradients, and with the ``forward`` of their types.
     """
     steps = _steps(module, "", {name for name, _ in module.named_parameters()})
     return None if steps is None else Chain(tuple(steps), _writes(module))
 
 
 def linear(weight: str, bias: str | None, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """Apply a linear layer by the names of its weight and bias."""
+    """Apply a linear layer, given the names of its weight and bias."""
     return stacked_linear(x, params[weight], None if bias is None else params[bias])
 
 
@@ -190,14 +191,14 @@ def flatten(params: Mapping[str, Tensor], x: Tensor) -> Tensor:
 
 
 def elementwise(layer: nn.Module, params: Mapping[str, Tensor], x: Tensor) -> Tensor:
-    """Apply a layer that treats every number alike."""
+    """Apply an elementwise layer."""
     out: Tensor = layer(x)
     return out
 
 
 def _writes(module: nn.Module) -> bool:
-    """Tell whether a chain would write to its input: an activation that works in place comes before any new tensor."""
-    for layer in module.modules():  # in the order in which they are called
+    """Return whether a chain would write to its input: an in-place activation comes before any new tensor."""
+    for layer in module.modules():  # in the order of their calls
         if type(layer) is nn.Linear:
             return False
         if getattr(layer, "inplace", False):
@@ -209,7 +210,7 @@ def _steps(module: nn.Module, prefix: str, names: Set[str]) -> list[partial[Tens
     if module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks:
         return None
     if "forward" in vars(module) or any(p._backward_hooks for p in module.parameters(recurse=False)):
-        return None  # this one instance does something else than its type
+        return None  # this instance differs from its type
     if type(module) is nn.Linear:
         weight, bias = f"{prefix}weight", None if module.bias is None else f"{prefix}bias"
         own = {weight, bias or weight} <= names  # not shared under another name

@@ -1,4 +1,4 @@
-"""What the backends have in common that compute the models of a chunk together."""
+"""Common parts of the backends that compute the models of a chunk together."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from graphcollab.engine.stacked import Chain
 from graphcollab.engine.standing import Replays, Standing, own_copy
 from graphcollab.engine.static_steps import Kind, StaticSteps
 
-KEPT_BYTES = 2**30  # of the static steps of a backend: four whole chunks on a GPU, or some of small models
-KEPT = 16  # static steps, each of which has graphs with memory of their own
+KEPT_BYTES = 2**30  # for the static steps of a backend: four whole chunks on a GPU, or some of small models
+KEPT = 16  # maximum number of static steps, whose graphs have their own memory
 
 Leaves: TypeAlias = list[Tensor]
 """Parameters and buffers of several models, [r, ...] each, in column order."""
 
 
 class StackedBackend(Backend):
-    """Models of a chunk as stacked tensors, all of which take a step together; the forward pass is a subclass's."""
+    """Models of a chunk as stacked tensors, which step together; subclasses define the forward pass."""
 
     def __init__(self, module: nn.Module, spec: ParamSpec, plan: Plan) -> None:
         super().__init__(module, spec, plan)
         self._static: dict[tuple[object, ...], StaticSteps] = {}
         self._replays = Replays()
-        self.chain: Chain | None = None  # layers all of which are known
+        self.chain: Chain | None = None  # if all layers are known
 
     @abstractmethod
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
@@ -44,17 +44,17 @@ class StackedBackend(Backend):
 
     @abstractmethod
     def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
-        """Return what rows draw from: one for all, or one for each."""
+        """Return the generators of rows: one for all, or one for each."""
 
     @abstractmethod
     def _joined(self, streams: Sequence[own_randomness], rows: Tensor | slice) -> own_randomness:
-        """Return what some rows draw from together."""
+        """Return the joint generator of the given rows."""
 
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         return self._forward(self._views(flat), inputs, embed)
 
     def standing_gradient(self, flat: Tensor, standing: Standing, objective: Objective) -> tuple[Tensor, Tensor]:
-        """Return losses [r] and gradients [r, P] as `gradient` does, in evaluation mode, of samples that stay."""
+        """Return losses [r] and gradients [r, P] as `gradient` does, in evaluation mode, for standing samples."""
 
         def compute(models: Tensor) -> Sequence[Tensor]:
             with torch.enable_grad():
@@ -64,7 +64,7 @@ class StackedBackend(Backend):
         return losses, found
 
     def standing_losses(self, flat: Tensor, standing: Standing, objective: Objective) -> Tensor:
-        """Return losses [r] of samples that stay, in evaluation mode."""
+        """Return losses [r] of standing samples, in evaluation mode."""
 
         def compute(models: Tensor) -> Sequence[Tensor]:
             batch, views = standing.batch(), self._views(models)
@@ -87,7 +87,7 @@ class StackedBackend(Backend):
         def computed() -> Sequence[Tensor]:
             self.module.eval()
             if self.draws.active or self.chain is None or not _is_ours(objective):
-                return compute(flat)  # what a user's module or loss reads besides would stay as it was
+                return compute(flat)  # other inputs of a user's module or loss would be frozen by recording
             return self._replays.of((standing, *kind), name, compute)(flat)
 
         return self._computed(kind, flat.device, computed)
@@ -109,8 +109,8 @@ class StackedBackend(Backend):
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
         feed, objective, step = work.feed, work.objective, work.step
         count = self.spec.num_named_parameters
-        # A CPU works as well on parts of rows. A GPU's fused updates and convolutions want tensors in one piece, and
-        # buffers that change in the forward pass must not count as changes of the parameters beside them.
+        # On a CPU, parts of rows are equally fast. A GPU's fused updates and convolutions need contiguous tensors, and
+        # buffers that change in the forward pass must not count as changes of the adjacent parameters.
         apart = self.graphs or new.device.type != "cpu" or count < len(self.spec.names)
         shares = self._shares(feed.scale)
         streams = self._drawn_from(feed.seed, feed.node_id, feed.round_)
@@ -129,7 +129,7 @@ class StackedBackend(Backend):
         else:
             losses, kinds = static.losses, static.kinds
         if None in kinds:
-            whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps that all rows take alike
+            whole = torch.where((sizes == sizes[0]).all(0), sizes[0], 0).tolist()  # steps of equal size in all rows
             first = int(step[0]) if bool((step == step[0]).all()) else None
             step = beside(step, new)
         for s, kind in enumerate(kinds):
@@ -159,19 +159,19 @@ class StackedBackend(Backend):
                 static.skip()
         if apart:
             _join(leaves, out=new)
-        # What stays static is overwritten by the next steps, those of another chunk
+        # The next steps, of another chunk, overwrite static tensors
         return {slot: _join(many) for slot, many in moments.items()}, losses if static is None else losses.clone()
 
     def _static_steps(self, new: Tensor, work: Work, shares: Sequence[Tensor] | None) -> StaticSteps | None:
-        """Return the steps of so many rows on static tensors: those of the last rounds where they are of the kind.
+        """Return the steps of so many rows on static tensors, reusing those of previous rounds of the same kind.
 
-        They are static from the first round on, so that a run that is resumed pads its batches alike; and recorded from
-        the second on, if nothing draws: recording pays where steps of a kind come again. The models of those that are
-        kept are few and have at most ``KEPT_BYTES``: those that had to make room have to come twice again.
+        They are static from the first round on, so that a resumed run pads its batches equally, and recorded from the
+        second on, if nothing draws: recording pays off if steps of a kind recur. Few are kept, with models of at most
+        ``KEPT_BYTES``: evicted ones must occur twice again.
         """
         feed, optimizer, objective = work.feed, work.optimizer, work.objective
         if not self.graphs or feed.views is not None or not _is_ours(objective):
-            return None  # what a user's loss reads beside its arguments would stay as it was when it was recorded
+            return None  # other inputs of a user's loss would be frozen by recording
         leaves = self.spec.views(new)
         moments = {slot: self._split(values) for slot, values in work.state.items()}
         given = None if feed.given is None else tuple((name, of.shape) for name, of in feed.given.items())
@@ -181,10 +181,10 @@ class StackedBackend(Backend):
         recorded = static is not None and not self.draws.active
         if static is None:
             left = KEPT_BYTES - new.nbytes
-            for n, (old, kept) in enumerate(reversed([*self._static.items()]), 2):  # those asked for last stay
+            for n, (old, kept) in enumerate(reversed([*self._static.items()]), 2):  # keep the most recently used
                 left -= kept.nbytes
                 if left < 0 or n > KEPT:
-                    del self._static[old]  # its memory is free before more is taken
+                    del self._static[old]  # free its memory before allocating more
             count, together = self.spec.num_named_parameters, self.samplewise and not objective.reads.alike
             mine = [own_copy(leaf) for leaf in leaves], {slot: [*map(own_copy, many)] for slot, many in moments.items()}
 
@@ -208,11 +208,11 @@ class StackedBackend(Backend):
     def _moving(
         self, optimizer: RowOptimizer, objective: Objective
     ) -> Callable[[Sequence[Tensor], Tensor], Tensor] | None:
-        """Return what makes outputs of parameters and inputs, and takes the step in the backward pass, if it can."""
+        """Return a function from parameters and inputs to outputs that steps in the backward pass, if supported."""
         return None
 
     def _views(self, flat: Tensor) -> Leaves:
-        """Return views of rows that are read only: buffers are copies, since a module may change its own."""
+        """Return views of rows that are only read: buffers are copies, since a module may change its own."""
         views = [view.detach() for view in self.spec.views(flat)]
         count = self.spec.num_named_parameters
         return [*views[:count], *map(own_copy, views[count:])]
@@ -225,5 +225,5 @@ def _is_ours(objective: Objective) -> bool:
 
 
 def _join(pieces: Sequence[Tensor], out: Tensor | None = None) -> Tensor:
-    """Put pieces [r, *shape] side by side as rows [r, columns]."""
+    """Concatenate pieces [r, *shape] as rows [r, columns]."""
     return torch.cat([piece.reshape(len(piece), -1) for piece in pieces], 1, out=out)

@@ -1,4 +1,4 @@
-"""What stays from round to round: the samples of a split, and computations, which a GPU replays as CUDA graphs."""
+"""State kept between rounds: the samples of a split, and computations, which a GPU replays as CUDA graphs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graphcollab.data.samples import Pool
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.samples import CUDA_BATCH_BYTES, Batch, copied, weights_of
 
-BATCHES_KEPT = 16  # of splits, and of chunks
+BATCHES_KEPT = 16  # for splits, and for chunks
 COMPUTATIONS_KEPT = 8  # for some objectives, or for chunks
-LARGEST = 2**26  # bytes that are given: a GPU works on more of them for longer than the launches take
+LARGEST = 2**26  # bytes of inputs: for more, a GPU's computation exceeds the launch overhead
 
 
 @dataclass(frozen=True, eq=False)
 class Standing:
-    """The samples of a split that nodes [r] have, padded: places in the pool and shares in the node's mean, [r, m]."""
+    """Samples of nodes [r] in a split, padded: positions in the pool and shares in the node's mean, [r, m]."""
 
     pool: Pool
     index: Tensor
@@ -35,14 +35,14 @@ class Standing:
 
 
 class StandingBatches:
-    """The last such batches that were asked for: the same objects as long as they are kept; weights are read once."""
+    """Cache of the most recent such batches: the same objects while they are kept; weights are read once."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
         self._kept: dict[tuple[str, bytes, torch.dtype], Standing] = {}
 
     def of(self, tasks: Tasks, split: str, nodes: Tensor, dtype: torch.dtype, most: int | None) -> Standing | None:
-        """Return the samples of nodes [r]; None of other tasks, and where ``most`` of a node at once are not all."""
+        """Return the samples of nodes [r]; None for other tasks, or if a node has more than ``most`` samples."""
         if tasks is not self._tasks:
             return None
         key = split, nodes.numpy().tobytes(), dtype
@@ -72,14 +72,14 @@ class StandingBatches:
 
 
 def replayable(*given: Tensor) -> bool:
-    """Tell whether what is computed of tensors may be replayed: on a GPU, of few bytes."""
+    """Return whether computations from tensors may be replayed: on a GPU, with few bytes."""
     return given[0].device.type in steps.REPLAYED and sum(one.nbytes for one in given) <= LARGEST
 
 
 class Replayed:
-    """Tensors computed of tensors, which on a GPU is recorded the second time and replayed from then on.
+    """A computation from tensors to tensors, which a GPU records on the second call and replays from then on.
 
-    All else that ``compute`` reads stays where it is, it draws nothing and never waits for the card.
+    All other inputs of ``compute`` must stay in place; it must not draw, nor synchronize with the GPU.
     """
 
     def __init__(self, name: str, compute: Callable[..., Sequence[Tensor]]) -> None:
@@ -89,14 +89,14 @@ class Replayed:
         self._asked, self._graph = False, cast("Any", None)
 
     def __call__(self, *given: Tensor) -> Sequence[Tensor]:
-        """Return what is computed of tensors of the same shapes as ever."""
+        """Return the result for tensors, whose shapes must not change between calls."""
         if not replayable(*given):
             return self.compute(*given)
         if self._asked and self._graph is None:
             self._record(given)
         self._asked = True
         if not self._graph:
-            return self.compute(*map(own_copy, given))  # as when it is replayed: kernels are chosen by how numbers lie
+            return self.compute(*map(own_copy, given))  # as in a replay: kernels are chosen by memory layout
         with torch.no_grad():
             torch._foreach_copy_(self._given, given)
         self._graph.replay()
@@ -116,20 +116,20 @@ class Replayed:
 
 
 def own_copy(values: Tensor) -> Tensor:
-    """Return a copy in one piece, without a graph."""
+    """Return a contiguous copy, without an autograd graph."""
     return values.detach().clone(memory_format=torch.contiguous_format)
 
 
 class Replays:
-    """The last computations that were asked for, by what they read besides what they are given."""
+    """Cache of the most recent computations, by what they read besides their arguments."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, Replayed] = {}
 
     def of(self, key: Hashable, name: str, compute: Callable[..., Sequence[Tensor]]) -> Replayed:
-        """Return the computation of a key, which is kept, and with it the key."""
+        """Return the computation of a key; both are kept."""
         replayed = self._kept.pop(key, None) or Replayed(name, compute)
-        while len(self._kept) >= COMPUTATIONS_KEPT:  # their memory is free before more is taken
+        while len(self._kept) >= COMPUTATIONS_KEPT:  # free their memory before allocating more
             del self._kept[next(iter(self._kept))]
         self._kept[key] = replayed
         return replayed

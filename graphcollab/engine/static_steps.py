@@ -1,4 +1,4 @@
-"""Local steps on tensors that stay where they are, which a GPU replays as a CUDA graph."""
+"""Local steps on tensors with fixed addresses, which a GPU replays as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
 
 Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any, bool], tuple[Tensor, list[Tensor | None]]]
-"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and what it draws from.
+"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and its generators.
 
-Where no row rests, as is said last, it may take steps by itself: it returns no gradients of what it has moved.
+If no row is inactive, as the last argument states, it may take steps itself and returns no gradients for the updated
+parameters.
 """
 
 REPLAYED = frozenset({"cuda"})  # devices on which steps are recorded and replayed
 _recording = threading.Lock()
-WARM_UP = 3  # steps before a graph is recorded, in which libraries choose their kernels and take their memory
+WARM_UP = 3  # steps before recording a graph, in which libraries choose kernels and allocate memory
 
 
 class Kind(NamedTuple):
-    """What sets a step's operations apart: batch length B, if samples have weights or padding, and if rows rest."""
+    """The properties that determine a step's operations: batch length B, weights, padding, and inactive rows."""
 
     width: int
     weighted: bool
@@ -37,12 +38,12 @@ class Kind(NamedTuple):
 
 
 class StaticSteps:
-    """The local steps of R rows on static tensors: batch, loss, gradients and update read and write no others.
+    """The local steps of R rows on static tensors: batch, loss, gradients and update use no others.
 
-    `load` puts there what a round needs; a step finds its place in it by a counter. If ``recorded``, a GPU records each
-    `Kind` of step once as a CUDA graph and replays it. Rows that rest take part, and then get their old values back.
+    `load` copies the data of a round there; a counter gives the current step. If ``recorded``, a GPU records each
+    `Kind` of step once as a CUDA graph and replays it. Inactive rows take part, and then get their old values back.
     ``leaves`` [R, ...] (the first ``count`` are parameters) and ``moments`` are static from now on. ``kinds`` is None
-    for steps that cannot be static; ``losses`` [S, R] are NaN of rows that rest, and where no step was taken.
+    for steps that cannot be static; ``losses`` [S, R] are NaN for inactive rows and for steps not taken.
     """
 
     def __init__(
@@ -69,11 +70,11 @@ class StaticSteps:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of models, of the optimizer's state and of what says which samples come; graphs have memory besides."""
+        """Bytes of models, optimizer state and batch indices; the graphs need additional memory."""
         return sum(one.nbytes for one in (*self._changed(), self._index, self._weight))
 
     def _make_room(self, feed: Feed) -> None:
-        """Make room for as many steps as those of the feed, and for the steps taken before one is recorded."""
+        """Allocate tensors for the steps of the feed, and for the steps before recording."""
         rows, steps, width = feed.index.shape
         places, like = (1 << (steps - 1).bit_length()) + WARM_UP, self.leaves[0]
         self._index = feed.index.new_zeros(places, rows, width)
@@ -92,7 +93,7 @@ class StaticSteps:
         shares: Sequence[Tensor] | None,
         taken: Tensor,
     ) -> None:
-        """Take over the models that steps begin from, the optimizer's state, and the batches of a round."""
+        """Copy the initial models, the optimizer's state, and the batches of a round."""
         many = [moments[slot] for slot in self.moments]
         torch._foreach_copy_(self._changed(), [*leaves, *(moment for own in many for moment in own)])
         self._first.copy_(taken)
@@ -114,7 +115,7 @@ class StaticSteps:
         self._place.zero_()
         self._index[:steps].copy_(feed.index.transpose(0, 1))
         weighted = feed.weight is not None
-        if feed.schedule.size is not self._sizes:  # it is the same tensor in every round, unless others train
+        if feed.schedule.size is not self._sizes:  # the same tensor in every round, unless other nodes train
             self._sizes = feed.schedule.size
             self.kinds = kinds(self._sizes, width, weighted, self.together)
             self._size[:steps].copy_(self._sizes.T, non_blocking=True)
@@ -123,7 +124,7 @@ class StaticSteps:
             self._pad(steps, width).mul_(feed.weight.transpose(0, 1))
 
     def _pad(self, steps: int, width: int) -> Tensor:
-        """Set what samples count in the mean of their batch, without weights of their own, [S, R, B]."""
+        """Set the weights of samples in the mean of their batch, if they have none of their own, [S, R, B]."""
         length = self._size[:steps, :, None].clamp(min=1)
         inside = torch.arange(width, device=length.device) < length
         return torch.div(inside, length.to(self._weight.dtype), out=self._weight[:steps])
@@ -134,7 +135,7 @@ class StaticSteps:
             self._step(kind)
 
     def skip(self) -> None:
-        """Leave out a step that cannot be static."""
+        """Skip a step that cannot be static."""
         self._place.add_(1)
 
     def _step(self, kind: Kind) -> None:
@@ -142,7 +143,7 @@ class StaticSteps:
         index = self._now(self._index)[:, : kind.width]
         weight = self._now(self._weight)[:, : kind.width] if kind.weighted else None
         inputs, targets = self.pool.inputs, self.pool.targets
-        # Labels: on a GPU `index_select` gathers single numbers with few threads
+        # Labels: on a GPU, `index_select` uses few threads to gather single numbers
         own_targets = targets.take(index) if targets.dim() == 1 else copied(targets, index)
         batch = Batch(copied(inputs, index), own_targets, weight, self.anchor, self.given)
         own = self.leaves[: self.count]
@@ -159,27 +160,27 @@ class StaticSteps:
             self._place.add_(1)
 
     def _now(self, values: Tensor) -> Tensor:
-        """Return what values [S, R, ...] are at the current step, [R, ...]."""
+        """Return the entries of values [S, R, ...] at the current step, [R, ...]."""
         return values.index_select(0, self._place)[0]
 
     def _changed(self) -> list[Tensor]:
         return [*self.leaves, *(moment for many in self.moments.values() for moment in many)]
 
     def _replayed(self, kind: Kind) -> bool:
-        """Replay the graph of a kind of step, recorded when it is asked for first; False where that fails."""
+        """Replay the graph of a kind of step, recorded on first use; return False if that fails."""
         if kind not in self._graphs:
             changed = [*self._changed(), self._losses, self._place]
             self._graphs[kind] = recorded("a local step", partial(self._step, kind), changed, self._memory)
         graph = self._graphs[kind]
         if graph is None:
             return False
-        self._memory = self._memory or graph.pool()  # all kinds share it: none is replayed beside another
+        self._memory = self._memory or graph.pool()  # shared by all kinds, since they never run concurrently
         graph.replay()
         return True
 
 
 def kinds(size: Tensor, width: int, weighted: bool, together: bool) -> list[Kind | None]:
-    """Return the kinds of steps with batch lengths [R, S], 0 of rows that rest; None where it is no single one."""
+    """Return the kinds of steps with batch lengths [R, S], 0 for inactive rows; None for mixed kinds."""
     longest = size.amax(0)
     shortest = size.where(size > 0, longest).amin(0)
     found: list[Kind | None] = []
@@ -191,7 +192,7 @@ def kinds(size: Tensor, width: int, weighted: bool, together: bool) -> list[Kind
 
 
 def recorded(name: str, step: Callable[[], None], changed: Sequence[Tensor], memory: Any = None) -> Any:
-    """Return a step as a CUDA graph (`record`), or None with a warning where it cannot be recorded."""
+    """Return a step as a CUDA graph (`record`), or None with a warning if it cannot be recorded."""
     try:
         return record(step, changed, memory)
     except RuntimeError as error:
@@ -202,17 +203,17 @@ def recorded(name: str, step: Callable[[], None], changed: Sequence[Tensor], mem
 
 
 def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> torch.cuda.CUDAGraph:
-    """Return a step as a CUDA graph; the tensors that it has changed meanwhile get their values back.
+    """Return a step as a CUDA graph; tensors that it changed meanwhile are restored.
 
-    A step that waits for the card is refused before it is recorded: a recording that fails would leave PyTorch's
-    streams and memory in disorder. The device is that of the tensors, and a process records one graph at a time.
+    A step that synchronizes is rejected before recording, since a failed recording would leave PyTorch's streams and
+    memory in an invalid state. The device is that of the tensors, and a process records one graph at a time.
     """
     device, before = changed[0].device, [values.clone() for values in changed]
     with _recording, torch.cuda.device(device):
         current, side = torch.cuda.current_stream(), torch.cuda.Stream()
         side.wait_stream(current)
         checked = torch.cuda.get_sync_debug_mode()
-        _check_waits("default")  # recording waits itself, once
+        _check_waits("default")  # recording itself synchronizes once
         try:
             with torch.cuda.stream(side):
                 for turn in range(WARM_UP):
@@ -238,7 +239,7 @@ def record(step: Callable[[], None], changed: Sequence[Tensor], memory: Any) -> 
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Pause Python's garbage collector: an older graph that it freed would invalidate the one being recorded."""
+    """Pause Python's garbage collector: freeing an older graph would invalidate the one being recorded."""
     paused = gc.isenabled()
     gc.disable()
     try:
@@ -249,7 +250,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _check_waits(mode: int | str) -> None:
-    """Set what PyTorch does where the CPU waits, without its remark that it may not notice all of them."""
+    """Set PyTorch's synchronization debug mode, without its warning that it may not detect all cases."""
     with own_filter("ignore", "Synchronization debug mode is a prototype feature"):
         torch.cuda.set_sync_debug_mode(mode)
 

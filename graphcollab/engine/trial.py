@@ -1,4 +1,4 @@
-"""Trials before a run: how backends differ from plain PyTorch, and where to pad."""
+"""Trials before a run: differences between backends and plain PyTorch, and where to pad."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from graphcollab.engine.optimizer import SGD
 from graphcollab.engine.randomness import keyed_layers, randomness_by_row
 from graphcollab.engine.reference import BUFFERS, JUDGED, PLACES, PLAIN_STEP, RATE, SIZES, TRAINED, Numbers, Reference
 
-TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # of the largest number
-COARSE = 0.03  # for other number types
-NOISE = 10.0  # times the error of plain PyTorch itself, against double precision, is rounding too
-AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # places in the sample, and which of them are the second node's own batch
-WIDE = 64, 300  # samples of larger batches
+TOLERANCE = {torch.float64: 1e-7, torch.float32: 1e-4}  # relative to the largest number
+COARSE = 0.03  # for other data types
+NOISE = 10.0  # errors up to this multiple of plain PyTorch's own, relative to double precision, are rounding
+AMONG, KEPT = (2, 0, 3, 1, 1), [1, 3]  # positions in the sample, and which of them are the second node's own batch
+WIDE = 64, 300  # numbers of samples in larger batches
 MOST_INPUTS, MOST_WEIGHTS = 2**18, 2**29  # numbers in a larger batch, and parameters times its samples or tokens
 FAILURES = RuntimeError, ValueError, TypeError, IndexError, AttributeError
 
 
 def difference(backend: Backend, reference: Reference, expected: Numbers) -> str | None:
-    """Return what a backend computes otherwise than plain PyTorch, such as ``"its gradient ('weight')"``, or None.
+    """Return a difference between a backend and plain PyTorch, such as ``"its gradient ('weight')"``, or None.
 
-    Compared are outputs, losses and gradients in both modes, and models with their buffers after a step, on two nodes'
-    batches of unequal length; what is random in training only where the backend draws node by node.
+    It compares outputs, losses and gradients in both modes, and models with their buffers after a step, on two nodes'
+    batches of unequal length; modules that are random in training only if the backend draws node by node.
     """
     found = _numbers(backend, reference)
     judged = JUDGED if reference.noisy else ()  # a loss that draws is keyed in training only
@@ -42,10 +42,10 @@ def difference(backend: Backend, reference: Reference, expected: Numbers) -> str
 
 
 def padding_of(reference: Reference, expected: Numbers) -> Padding:
-    """Return where batches may be padded, or raise a ValueError if two passes that are alike differ.
+    """Return where batches may be padded, or raise a ValueError if two identical passes differ.
 
-    Nowhere if a sample's output changes with those beside it, also among 64 or 300 (unless that is great work). In
-    training neither if gradients do, layers normalize batches, or something draws: it draws others for a longer batch.
+    Nowhere if a sample's output changes with the other samples, also among 64 or 300 (unless that is expensive). Not in
+    training if gradients change, layers normalize batches, or something draws, since longer batches draw other numbers.
     """
     by_type = padding_by_type(reference.module, reference.spec)
     if by_type == "never":
@@ -53,7 +53,7 @@ def padding_of(reference: Reference, expected: Numbers) -> Padding:
     weight = torch.tensor([0.0, 0.5, 0.0, 0.5, 0.0]).to(reference.flat) if not reference.objective.reads.alike else None
     batch = reference.pick(AMONG)
     if batch[0].is_floating_point():
-        batch[0][2] = 0.3 * batch[0][2] + 0.7 * batch[0][1]  # one that there is not
+        batch[0][2] = 0.3 * batch[0][2] + 0.7 * batch[0][1]  # a new sample
     outputs, _, gradient = reference.forward(1, batch, False, weight, key=2)
     if not _close(reference.seen[False], outputs[KEPT]):
         reference.require_repeatable(expected, train=False)
@@ -74,7 +74,7 @@ def padding_of(reference: Reference, expected: Numbers) -> Padding:
 
 
 def mixes_samples(reference: Reference) -> bool:
-    """Tell whether samples change others' results in training, or random draws cannot be told apart by samples."""
+    """Return whether samples affect each other's results in training, or random draws cannot be assigned to samples."""
     reference.spec.load_into(reference.module, reference.flat[1]).train()
     batches = [reference.pick(places[:2])[0] for places in PLACES]
     with torch.no_grad():
@@ -91,7 +91,7 @@ def mixes_samples(reference: Reference) -> bool:
 
 
 def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> bool:
-    """Tell whether outputs of a node's samples stay what they are among many more; few: inputs [5, ...] with them."""
+    """Return whether outputs are unchanged among many more samples; few: inputs [5, ...] with a node's samples."""
     alone = reference.seen[train]
     work = sum(p.numel() for p in reference.module.parameters()) * positions_of(few)
     for width in WIDE:
@@ -106,7 +106,7 @@ def _alike_in_large_batches(reference: Reference, few: Tensor, train: bool) -> b
         try:
             outputs = reference.outputs(1, inputs, train)[KEPT]
         except (RuntimeError, ValueError, IndexError):
-            return False  # it takes small batches only, and one that is padded is larger
+            return False  # it accepts small batches only, and a padded one is larger
         if not _close(alone, outputs):
             return False
     return True
@@ -135,7 +135,7 @@ def _numbers(backend: Backend, reference: Reference) -> Numbers:
     work = Work(reference.feed(), SGD(lr=RATE, momentum=0.9), objective, state, torch.zeros(2, dtype=torch.int64))
     after, state, losses = backend.fit(flat, work)
     found = reference.collect(outputs, loss, gradient, losses[0], state["momentum"], after)
-    if backend.layers:  # whose steps without momentum are compiled
+    if backend.layers:  # their steps without momentum are compiled
         plain, _, _ = backend.fit(flat, replace(work, optimizer=SGD(lr=RATE), state={}))
         found[PLAIN_STEP] = plain[:, : reference.spec.num_parameters]
     else:
@@ -160,7 +160,7 @@ def _difference(name: str, one: Tensor, other: Tensor, reference: Reference, mor
 
 
 def _close(one: Tensor, other: Tensor, more: float = 0.0) -> bool:
-    """Tell whether numbers are equal but for rounding; what has overflowed in both is equal, NaN or infinite."""
+    """Return whether numbers are equal up to rounding; overflow in both, NaN or infinite, counts as equal."""
     largest = float(torch.nan_to_num(one.detach().abs(), nan=0.0, posinf=0.0).max()) if one.numel() else 0.0
     apart = (one - other).abs().masked_fill((one == other) | ~(one.isfinite() | other.isfinite()), 0.0)
     return bool((apart <= max(TOLERANCE.get(one.dtype, COARSE) * max(largest, 1e-3), more)).all())

@@ -17,21 +17,21 @@ from graphcollab._base.piece import Piece
 from graphcollab._base.settings import Count, Fraction, NonNegative, Positive, Real, Share
 
 Augment: TypeAlias = Callable[[Tensor], Tensor]
-"""Takes samples [n, ...] to changed ones of the same shape, drawn for every sample from PyTorch's global generator."""
+"""A function from samples [n, ...] to modified ones of the same shape, drawn per sample from the global generator."""
 
 
 @dataclass(frozen=True)
 class Views(Piece):
-    """Several augmented views of every sample, as contrastive losses need.
+    """Several augmented views of every sample, as needed by contrastive losses.
 
     Samples of a few local steps of a node go through ``augment`` together, all views in one call, with PyTorch's global
-    generator seeded by (seed, ``node_id``, round, first step) and put back afterwards. So they do not depend on chunk,
-    backend or the order of nodes.
+    generator seeded by (seed, ``node_id``, round, first step) and restored afterwards. The views thus do not depend on
+    chunk, backend or the order of nodes.
 
     Args:
         augment: Any function of samples [n, ...] that returns as many of the same shape, such as `ImageAugment` or
-            `AddNoise`. None: samples stay as they are.
-        count: Views V of every sample. A batch of B samples then has V B, one view behind the other, and as many
+            `AddNoise`. None: samples are unchanged.
+        count: Number of views V of every sample. A batch of B samples then has V B, one view after another, and as many
             targets.
 
     Raises:
@@ -58,13 +58,13 @@ class Views(Piece):
 
 @dataclass(frozen=True)
 class AddNoise(Piece):
-    """Add normally distributed noise: an augmentation for samples that are not images.
+    """Add Gaussian noise: an augmentation for samples that are not images.
 
     Args:
-        std: Standard deviation of the noise, in the samples' own unit.
+        std: Standard deviation of the noise, in the unit of the samples.
 
     Raises:
-        ValueError: When called, if samples are whole numbers.
+        ValueError: When called, if samples are integers.
     """
 
     std: NonNegative = 0.1
@@ -80,30 +80,29 @@ class AddNoise(Piece):
 
 @dataclass(frozen=True)
 class ImageAugment(Piece):
-    """Random crops, colors, gray tones, blur and flips of images, by kornia.
+    """Random crops, colors, grayscale, blur and flips of images, by kornia.
 
     The augmentations of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et
     al., 2024), table 8, with its settings as defaults; they are those of SimCLR. Every image has its own draw. Images
     keep their size (the paper's table enlarges them to 224 pixels, its code does not).
 
-    Operations on colors need pixels in [0, 1]. Every image is mapped there by its own least and greatest pixel, and
-    back, so standardized images may be given. Images with one channel have neither saturation, hue nor gray tones.
+    Color operations need pixels in [0, 1]. Every image is mapped there by its own minimum and maximum pixel, and back,
+    so standardized images are supported. For images with one channel, saturation, hue and grayscale are skipped.
 
     Args:
-        crop: Least and greatest share of the image's area that is cropped and scaled up to the whole.
+        crop: Minimum and maximum share of the image's area that is cropped and resized to the full size.
         brightness: Factors are drawn from [1 - brightness, 1 + brightness].
         contrast: Likewise.
         saturation: Likewise.
-        hue: Shift of the hue, at most, as a share of a full turn; at most ½.
+        hue: Maximum shift of the hue, as a share of a full turn; at most ½.
         jitter: Probability that an image's colors are changed.
         gray: Probability that a color image becomes gray.
         blur: Probability that an image is blurred; the authors' code has 0.
-        sigma: Least and greatest standard deviation of the blur, in pixels.
-        flip: Probability of a horizontal flip; 0 where left and right have a meaning, as with digits.
+        sigma: Minimum and maximum standard deviation of the blur, in pixels.
+        flip: Probability of a horizontal flip; use 0 if left and right have a meaning, as with digits.
 
     Raises:
-        ValueError: If the least is greater than the greatest; when called, if samples are not images with 1 or 3
-            channels.
+        ValueError: If a minimum exceeds its maximum; when called, if samples are not images with 1 or 3 channels.
         MissingPackageError: When called, if kornia is not installed.
     """
 
@@ -126,7 +125,7 @@ class ImageAugment(Piece):
                 raise RangeError(name, f"{name} must be two numbers, the least first, got {(least, greatest)}")
 
     def __call__(self, samples: Tensor) -> Tensor:
-        """Return changed images [n, C, H, W]."""
+        """Return augmented images [n, C, H, W]."""
         if samples.dim() != 4 or samples.shape[1] not in (1, 3):
             raise ShapeError(
                 "augment",
@@ -143,7 +142,7 @@ class ImageAugment(Piece):
 def _pipeline(
     settings: ImageAugment, thread: int, channels: int, height: int, width: int
 ) -> Callable[[Tensor], Tensor]:
-    """Make the operations, for every thread its own: they remember what they drew last."""
+    """Make the operations, separately for every thread, since they store their last draw."""
     try:
         kornia = importlib.import_module("kornia.augmentation")
     except ModuleNotFoundError as error:
@@ -153,7 +152,7 @@ def _pipeline(
     s, colors = settings, channels == 3
     kernel = 2 * (min(height, width) // 20) + 3  # about a tenth of the image, as in SimCLR, and odd
     pipeline: Callable[[Tensor], Tensor] = kornia.AugmentationSequential(
-        # "resample" crops all images in one call; kornia's default cuts one image after the other
+        # "resample" crops all images in one call; kornia's default crops one image at a time
         kornia.RandomResizedCrop((height, width), scale=s.crop, p=1.0, cropping_mode="resample"),
         kornia.ColorJitter(s.brightness, s.contrast, s.saturation * colors, s.hue * colors, p=s.jitter),
         *([kornia.RandomGrayscale(p=s.gray)] if colors else []),

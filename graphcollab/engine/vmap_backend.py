@@ -1,4 +1,4 @@
-"""The stacked backend for all that vmap can do: one forward and backward pass for all rows of a chunk."""
+"""The stacked backend for everything that vmap supports: one forward and backward pass for all rows of a chunk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from graphcollab.engine.stacked_backend import Leaves, StackedBackend
 class VmapBackend(StackedBackend):
     """Models of a chunk as stacked tensors: vmap over the forward pass and the loss, one dispatch per operation.
 
-    Randomness inside layers is seeded per chunk, and so depends on the chunk; other backends key it per node.
+    Randomness inside layers is seeded per chunk, and thus depends on the chunk; other backends key it per node.
     """
 
     name = "vmap"
@@ -35,7 +35,7 @@ class VmapBackend(StackedBackend):
         super().__init__(module, spec, plan)
         self.chain = make_chain(module)
         self.layers = dense_layers(self.chain, spec)
-        self.only_reads = self.chain is not None and not self.autocast  # what other modules do nobody knows
+        self.only_reads = self.chain is not None and not self.autocast  # unknown for other modules
 
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
         if self.layers is not None and not self.autocast and not self.graphs:

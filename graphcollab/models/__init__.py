@@ -1,4 +1,4 @@
-"""The models of the papers, and building one by name.
+"""The models of the papers, and a factory by name.
 
 Every model is a plain ``torch.nn.Module`` that computes ``head(backbone(inputs))``, so that its parts can be named by
 child; `SplitModel` has more parts, behind any backbone. Any other module works as well.

@@ -14,7 +14,7 @@ from graphcollab.models.layers import MaxPool2, Residual, image_size
 
 @checked
 def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str, nn.Module]:
-    r"""Return one of each of four kinds of backbones, by name.
+    r"""Return one backbone of each of four kinds, by name.
 
     With :math:`w` for ``width``, "/ 2" for a stride of 2 pixels:
 
@@ -30,9 +30,9 @@ def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str
                     <https://arxiv.org/abs/1807.11164>`_, Ma et al., 2018)
     ==============  ========================================================================================
 
-    All have ReLU; ``resnet`` and ``shufflenet`` normalize over all channels and pixels of a sample (group normalization
-    with one group), so that no backbone has running statistics. Outputs keep their places in the image instead of being
-    averaged over them, without which networks as small as these learn far more slowly.
+    All use ReLU; ``resnet`` and ``shufflenet`` normalize over all channels and pixels of a sample (group normalization
+    with one group), so that no backbone has running statistics. Outputs keep their positions in the image instead of
+    being averaged over them, without which networks of this size learn far more slowly.
 
     ==============  ============  ============  ============  ==========  ===========  ===========
     width 16        parameters of a backbone for              numbers it returns for
@@ -47,17 +47,17 @@ def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str
 
     Args:
         input_shape: Shape of one image, (channels, height, width), of at least 4 x 4 pixels.
-        width: w, what sizes of layers are multiples of.
+        width: w, the unit of layer sizes.
 
     Raises:
-        ValueError: Samples are no images of at least 4 x 4 pixels.
+        ValueError: Samples are not images of at least 4 x 4 pixels.
     """
     return {name: small_backbone(name, input_shape, width) for name in _SMALL}
 
 
 @checked
 def small_backbone(name: str, input_shape: Sequence[Count], width: Count = 16) -> nn.Module:
-    """Return one of the backbones of `small_backbones`, by name; its arguments and errors are the same.
+    """Return one of the backbones of `small_backbones` by name, with the same arguments and errors.
 
     Shapes:
         inputs: [B, channels, height, width].
@@ -110,9 +110,9 @@ _SMALL = {"mlp": _mlp, "cnn": _cnn, "resnet": _resnet, "shufflenet": _shufflenet
 
 
 class _Shuffle(nn.Module):
-    """ShuffleNet V2's unit: a branch and a shortcut of as many channels, which are interleaved.
+    """ShuffleNet V2's unit: a branch and a shortcut with equally many channels, which are interleaved.
 
-    With stride 1 each reads one half of the channels, and the shortcut is the identity. With stride 2 both read all
+    With stride 1, each reads one half of the channels, and the shortcut is the identity. With stride 2, both read all
     channels, which doubles their number.
     """
 

@@ -17,7 +17,7 @@ from graphcollab.models.classifiers import CNN, MLP, ResNet9, fedavg_cnn, maml_c
 from graphcollab.models.split_model import SplitModel
 
 SETTINGS = "_settings"
-"""The attribute in which a model of `build_model` keeps its arguments, by which it can be made again."""
+"""Attribute in which a model of `build_model` stores its arguments, for rebuilding it."""
 
 MODELS: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
     {
@@ -29,7 +29,7 @@ MODELS: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
         "split_model": SplitModel.for_shape,
     }
 )
-"""How to make a model of every name for the shape of a sample and a number of classes."""
+"""Constructors of models, by name, from the shape of a sample and a number of classes."""
 
 
 @checked
@@ -43,7 +43,7 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
         **options: Further arguments of the model, such as ``hidden``, ``padding`` or ``channels``.
 
     Raises:
-        ValueError: The name is unknown (the nearest known one is named), or the model cannot read such samples.
+        ValueError: The name is unknown (the message suggests the nearest one), or the model cannot read such samples.
         TypeError: The model has no such option.
 
     Example:
@@ -58,7 +58,7 @@ def build_model(name: str, input_shape: Sequence[Count], num_classes: Count, **o
             unknown[0], f"model {name!r} has no option {unknown[0]!r}; it takes {', '.join(accepted[2:]) or 'none'}"
         )
     module = make(input_shape, num_classes, **options)
-    with suppress(TypeError, ValueError):  # a backbone, say, is no plain value
+    with suppress(TypeError, ValueError):  # an argument may be no plain value, such as a backbone
         asked = {"name": name, "input_shape": [*input_shape], "num_classes": num_classes, **options}
         setattr(module, SETTINGS, json.loads(json.dumps(asked, allow_nan=False)))
     return module

@@ -1,7 +1,7 @@
-"""The classifiers of the papers: `MLP`, `CNN` in the forms that FedAvg and MAML gave it, and `ResNet9`.
+"""The classifiers of the papers: `MLP`, `CNN` as used by FedAvg and MAML, and `ResNet9`.
 
 All are ``head(backbone(inputs))`` and return logits [B, num_classes]; the softmax of the papers belongs to the loss.
-Those for images read [B, channels, height, width] of the shape they are made for.
+Image models read [B, channels, height, width] of the shape for which they were built.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Padding: TypeAlias = Literal["valid", "same"]
 
 
 class MLP(nn.Sequential):
-    """Fully connected layers with ReLU between them, for inputs of any shape, which are flattened.
+    """Fully connected layers with ReLU in between, for inputs of any shape, which are flattened.
 
     ``backbone`` flattens and ends with the last hidden layer's ReLU, ``head`` is the linear classifier.
 
     Args:
-        in_features: Numbers in one sample.
+        in_features: Number of features in one sample.
         hidden: Width of the hidden layer, or a sequence of widths. An empty sequence gives a linear classifier.
         num_classes: Number of outputs.
 
@@ -71,9 +71,9 @@ class CNN(nn.Sequential):
         channels: Channels of every convolution.
         kernel: Height and width of the convolutions.
         hidden: Width of the hidden layer, or a sequence of widths.
-        dropout: Probability of dropping a channel of the last convolution, and of dropping a number of the first hidden
+        dropout: Probability of dropping a channel of the last convolution, and of dropping a unit of the first hidden
             layer.
-        padding: ``valid`` for none, ``same`` for convolutions that keep the size (where ``kernel`` is odd).
+        padding: ``valid`` for none, ``same`` for convolutions that keep the size (with odd ``kernel``).
         norm: Normalization of every convolution: none, ``group`` (see `replace_batch_norm`) or ``batch``.
 
     Raises:
@@ -127,7 +127,7 @@ def fedavg_cnn(input_shape: Sequence[Count], num_classes: Count, padding: Paddin
 
     `Communication-Efficient Learning of Deep Networks from Decentralized Data <https://arxiv.org/abs/1602.05629>`_
     (McMahan et al., 2017). Two 5 x 5 convolutions with 32 and 64 channels and a hidden layer of 512. Two variants are
-    in use and differ in the padding of the convolutions:
+    in use, which differ in the padding of the convolutions:
 
     ======================  ==========  ==================  ==========
     data                    padding     512-layer reads     parameters
@@ -153,8 +153,8 @@ def maml_cnn(input_shape: Sequence[Count], num_classes: Count, channels: Count =
 
     `Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks <https://arxiv.org/abs/1703.03400>`_
     (Finn et al., 2017). Four 3 x 3 convolutions that keep the size, with normalization. Deviation from the paper:
-    normalization is over groups of channels by default, because batch statistics mix the samples of nodes whose data
-    differ; ``norm="batch"`` is the original. On 84 x 84 RGB images with 5 classes it has 32,901 parameters.
+    normalization is over groups of channels by default, because batch statistics mix the samples of nodes with
+    different data; ``norm="batch"`` is the original. On 84 x 84 RGB images with 5 classes, it has 32,901 parameters.
 
     Args:
         input_shape: (channels, height, width) of the images, at least 16 x 16 pixels.
@@ -170,10 +170,10 @@ class ResNet9(nn.Sequential):
     r"""A shallow residual network: eight 3 x 3 convolutions, four of them in two residual blocks, and a classifier.
 
     Residual layers are those of `Deep Residual Learning for Image Recognition <https://arxiv.org/abs/1512.03385>`_
-    (He et al., 2015); this form with nine layers is in wide use for CIFAR and is the one that CoBo was published with.
+    (He et al., 2015); this form with nine layers is widely used for CIFAR and is the one published with CoBo.
 
-    With :math:`w` for ``width``, every convolution keeps the size, has no bias, and is followed by normalization, in
-    places by 2 x 2 max pooling, and by ReLU:
+    With :math:`w` for ``width``, every convolution keeps the size, has no bias, and is followed by normalization,
+    2 x 2 max pooling where listed, and ReLU:
 
     ==========================  ==================  ==================
     layer                       output channels     size for 32 x 32
@@ -197,9 +197,9 @@ class ResNet9(nn.Sequential):
     28 x 28 gray, 10 cl.    8           103,810
     ======================  ==========  ==========
 
-    Where the last layer's images are 4 x 4, taking the maximum of every channel is the usual 4 x 4 pooling; it also
-    reads other sizes. Deviation from the usual form: normalization is over groups of channels by default, because batch
-    statistics mix the samples of nodes whose data differ; ``norm="batch"`` is the original.
+    If the last layer's images are 4 x 4, the maximum of every channel equals the usual 4 x 4 pooling; other sizes are
+    supported as well. Deviation from the usual form: normalization is over groups of channels by default, because batch
+    statistics mix the samples of nodes with different data; ``norm="batch"`` is the original.
 
     Args:
         input_shape: (channels, height, width) of the images, at least 8 x 8 pixels.

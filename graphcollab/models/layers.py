@@ -1,4 +1,4 @@
-"""Layers of several models: fast pooling, residual blocks, and group in place of batch normalization."""
+"""Common layers of models: fast pooling, residual blocks, and group instead of batch normalization."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from graphcollab._base.settings import Count, checked
 
 
 class _MaxPool2(torch.autograd.Function):
-    """Maxima of four strided slices; the gradient goes to the first of equal ones, as in ``F.max_pool2d``."""
+    """Maxima of four strided slices; the gradient goes to the first of equal maxima, as in ``F.max_pool2d``."""
 
     generate_vmap_rule = True
 
@@ -42,11 +42,11 @@ class _MaxPool2(torch.autograd.Function):
 
 
 class MaxPool2(nn.Module):
-    """Max pooling over 2 x 2 pixels with stride 2: the same values and gradients as ``nn.MaxPool2d(2)``, but for NaN.
+    """Max pooling over 2 x 2 pixels with stride 2: values and gradients of ``nn.MaxPool2d(2)``, except for NaN.
 
-    On a CPU maxima of strided slices are vectorized, several times faster than PyTorch's kernel except for
-    channels_last. [..., H, W] becomes [..., H // 2, W // 2], without a last odd row or column. Models pool before ReLU:
-    the same values and gradients as after it, on a quarter of the numbers.
+    On a CPU, maxima of strided slices are vectorized, and several times faster than PyTorch's kernel except for
+    channels_last. [..., H, W] becomes [..., H // 2, W // 2], without a last odd row or column. Models pool before ReLU,
+    which gives the same values and gradients as pooling after it, with a quarter of the numbers.
     """
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -62,19 +62,19 @@ class MaxPool2(nn.Module):
 
 
 def _is_channels_last(images: Tensor) -> bool:
-    """Tell whether the channels of a pixel lie side by side; vmap knows strides only."""
+    """Return whether the channels of a pixel are contiguous; vmap exposes strides only."""
     return images.dim() == 4 and images.shape[1] > 1 and images.stride(1) == 1
 
 
 class Residual(nn.Sequential):
-    """x + f(x), where f is what it holds."""
+    """x + f(x), where f is the contained sequence."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs + super().forward(inputs)
 
 
 def image_size(model: str, input_shape: Sequence[int], least: int = 1, also: str = "") -> tuple[int, int, int]:
-    """Return channels, height and width of an image's shape, of ``least`` pixels or more; ``model`` is who asks."""
+    """Return channels, height and width of an image shape with at least ``least`` pixels per side, for ``model``."""
     if len(input_shape) != 3:
         raise ShapeError(
             "input_shape",
@@ -94,30 +94,30 @@ def image_size(model: str, input_shape: Sequence[int], least: int = 1, also: str
 def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Count = 16) -> nn.Module:
     """Replace every batch normalization inside a module by group normalization, **in place**, and return the module.
 
-    Batch normalization estimates statistics over samples. Where nodes see different classes these do not fit another
+    Batch normalization estimates statistics over samples. If nodes see different classes, these do not fit another
     node's data, and averaging them makes it worse. `Group normalization <https://arxiv.org/abs/1803.08494>`_ (Wu
-    and He, 2018) takes them over groups of channels of one sample and has no running statistics.
+    and He, 2018) computes them over groups of channels of one sample and has no running statistics.
 
     The number of groups is the largest divisor of the number of channels that is at most ``groups`` and leaves at least
-    ``min_channels`` channels to a group, or 1 if there is none. The defaults are that article's two settings: 32 groups
-    alone would normalize small layers over one or two numbers. So 32 channels get 2 groups, 64 get 4, 512 or more 32.
+    ``min_channels`` channels per group, or 1 if there is none. The defaults are the article's two settings: 32 groups
+    alone would normalize small layers over one or two numbers. Thus 32 channels get 2 groups, 64 get 4, 512 or more 32.
 
-    Weight and bias stay the same parameters, and ``eps`` and training mode are kept; running statistics are dropped.
+    Weight and bias remain the same parameters, and ``eps`` and training mode are kept; running statistics are dropped.
 
     Args:
         module: The model. If it is itself a batch normalization, the return value is its replacement.
-        groups: Largest number of groups.
-        min_channels: Smallest number of channels in a group.
+        groups: Maximum number of groups.
+        min_channels: Minimum number of channels per group.
 
     Raises:
-        ValueError: A layer does not know its size yet.
+        ValueError: The size of a layer is not yet known.
 
     Example:
         >>> model = replace_batch_norm(nn.Sequential(nn.Conv2d(3, 64, 3), nn.BatchNorm2d(64)))
         >>> type(model[1]).__name__, model[1].num_groups
         ('GroupNorm', 4)
     """
-    replaced: dict[nn.Module, nn.Module] = {}  # a layer that is used in two places stays one layer
+    replaced: dict[nn.Module, nn.Module] = {}  # a layer used in two places remains one layer
 
     def replacement(child: _BatchNorm, name: str) -> nn.Module:
         if child not in replaced:
@@ -127,7 +127,7 @@ def replace_batch_norm(module: nn.Module, groups: Count = 32, min_channels: Coun
     if isinstance(module, _BatchNorm):
         return replacement(module, "the module")
     for path, parent in list(module.named_modules()):
-        # not named_children(), which leaves out a second use of the same child
+        # not named_children(), which omits a second use of the same child
         for name, child in parent._modules.items():
             if isinstance(child, _BatchNorm):
                 setattr(parent, name, replacement(child, f"{path}.{name}".lstrip(".")))

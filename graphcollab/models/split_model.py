@@ -1,4 +1,4 @@
-"""Models whose parts nodes of different architectures can share: backbone, prototypes, projection and head."""
+"""Models with parts that nodes of different architectures can share: backbone, prototypes, projection and head."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NORMS: Mapping[str, type[nn.Module]] = MappingProxyType(
 
 
 class SplitModel(nn.Module):
-    r"""Any backbone with MAPL's parts behind it: a head, a projection, and learned prototypes of the classes.
+    r"""Any backbone followed by MAPL's parts: a head, a projection, and learned prototypes of the classes.
 
     `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_ (Mukherjee et al., 2024),
     appendix A.1.
@@ -40,32 +40,32 @@ class SplitModel(nn.Module):
     ==============  ================  ============================================================  ==============
 
     The columns of a row are in this order (see `ParamSpec`). Prototypes, projection and head have the
-    same shapes whatever the backbone, if latents have the same size, so nodes of all architectures can mix them.
+    same shapes for any backbone if latents have the same size, so nodes of all architectures can mix them.
 
     The projection has h (d_z + 1) + d_p (h + 1) parameters with h for ``hidden``, and 2 h more with normalization.
-    Prototypes begin as the weight of a linear layer d_p to C does. Batch normalization makes a sample's projection
-    depend on the others in its batch, so nodes with batches of unequal length are computed one length after the other;
-    ``norm="layer"`` does without that.
+    Prototypes are initialized like the weight of a linear layer d_p to C. Batch normalization makes a sample's
+    projection depend on the others in its batch, so nodes with batches of unequal length are computed one length at a
+    time; ``norm="layer"`` avoids this.
 
-    Two deviations from the paper, which leaves them open or contradicts its own code:
+    Two deviations concern points that the paper does not specify or that contradict its own code:
 
-    - The paper has ReLU on the head's output; a classifier trained so has no negative logits, and the published code
-      has ReLU in front of the head's linear layer instead. Here, where ``latent`` is given, ReLU is the end of the
-      backbone, so the projection reads it as well.
-    - The paper does not say how wide the projection's hidden layer is; here it is as wide as the latent by default.
+    - The paper has ReLU on the head's output; a classifier trained this way has no negative logits, and the published
+      code has ReLU before the head's linear layer instead. Here, if ``latent`` is given, ReLU is the end of the
+      backbone, so the projection reads its output as well.
+    - The paper does not give the width of the projection's hidden layer; here it equals the latent size by default.
 
     Args:
         backbone: Any module that maps [B, ...] to [B, ...]. It is not copied.
-        input_shape: Shape of one sample, such as ``LabeledArrays.input_shape``. The backbone is run on two samples of
-            zeros once, in evaluation mode, to see how many numbers it returns.
+        input_shape: Shape of one sample, such as ``LabeledArrays.input_shape``. The backbone is run once on two samples
+            of zeros, in evaluation mode, to determine its number of outputs.
         num_classes: C, the number of outputs and of prototypes.
-        latent: d_z. A linear layer to this size and ReLU are put behind the backbone and belong to it, so that
+        latent: d_z. A linear layer to this size and ReLU are appended to the backbone and belong to it, so that
             architectures with outputs of any size can have common latents. None: the backbone's own outputs are the
             latents. The paper has 512.
         projection: d_p, the size of projections and prototypes. Default: d_z, as in the paper.
         hidden: Width of the projection's hidden layer. Default: d_z.
         norm: Normalization of that layer: ``batch``, the paper's, ``layer`` or ``none``.
-        dtype: Number type of inputs, for backbones that read whole numbers. Default: that of the backbone's parameters.
+        dtype: Data type of inputs, for backbones that read integers. Default: that of the backbone's parameters.
 
     Shapes:
         inputs: ``[B, *input_shape]``.
@@ -73,7 +73,7 @@ class SplitModel(nn.Module):
         and projection [B, d_p].
 
     Raises:
-        ValueError: The backbone cannot read such samples, or does not return one row for each.
+        ValueError: The backbone cannot read such samples, or does not return one row per sample.
         TypeError: The backbone does not return a tensor.
 
     Example:
@@ -138,12 +138,12 @@ class SplitModel(nn.Module):
         return Embedded(logits, latent, self.projection(latent)) if embed else logits
 
     def extra_repr(self) -> str:
-        """Show the prototypes' shape, which ``repr`` of a module leaves out."""
+        """Show the prototypes' shape, which the ``repr`` of a module omits."""
         return f"(prototypes): {' x '.join(map(str, self.prototypes.shape))}"
 
 
 def _count_features(backbone: nn.Module, inputs: Tensor) -> int:
-    """Return how many numbers a backbone makes of one sample, of two."""
+    """Return the number of outputs of a backbone per sample, using two samples."""
     name = type(backbone).__name__
     training = {module: module.training for module in backbone.modules()}
     try:
@@ -183,24 +183,24 @@ def split_models(
     dtype: torch.dtype | None = None,
     common: bool = True,
 ) -> list[SplitModel]:
-    """Put the same parts behind several backbones: a `SplitModel` each, with prototypes, projection and head alike.
+    """Put the same parts behind several backbones: a `SplitModel` each, with equal prototypes, projection and head.
 
-    All begin with the first one's prototypes, projection and head, so nodes of all architectures start with one common
-    head, as nodes of one architecture do. Initial parameters are drawn from PyTorch's global generator: seed it before,
-    or give the same models to all runs that are to be compared (a run copies its modules).
+    All start with the first one's prototypes, projection and head, so nodes of all architectures start with a common
+    head, like nodes of one architecture. Initial parameters are drawn from PyTorch's global generator: seed it first,
+    or give the same models to all runs to be compared (a run copies its modules).
 
     Args:
-        backbones: One module per architecture, in the order that the argument ``architecture`` of `graphcollab.run`
-            counts them; a mapping's names are used in messages. Backbones become part of the models and are not copied.
-            Ready SplitModels are copied.
-        input_shape: See `SplitModel` for this and what follows.
+        backbones: One module per architecture, in the order used by the argument ``architecture`` of `graphcollab.run`;
+            names of a mapping are used in messages. Backbones become part of the models and are not copied. SplitModels
+            are copied.
+        input_shape: See `SplitModel` for this and the following arguments.
         num_classes: C.
-        latent: d_z of all architectures. None: what the backbones return, which must then be of one size.
+        latent: d_z of all architectures. None: the backbones' outputs, which must then have the same size.
         projection: d_p.
         hidden: Width of the projection's hidden layer.
         norm: Normalization of that layer.
-        dtype: Number type of inputs.
-        common: Whether prototypes, projection and head begin alike; else each model keeps its own beginning.
+        dtype: Data type of inputs.
+        common: Whether prototypes, projection and head are initialized equally; else each model keeps its own.
 
     Raises:
         ValueError: There are no backbones, sizes do not agree, or a backbone cannot read such samples.
@@ -237,7 +237,7 @@ def _sizes(model: SplitModel) -> dict[str, int | str]:
 
 
 def _check_sizes(models: Mapping[str, SplitModel], asked: Mapping[str, int | str]) -> None:
-    """Refuse models that differ in a size from what was asked for, else from the first model."""
+    """Reject models whose sizes differ from those requested, or else from the first model."""
     first = next(iter(models))
     for option, size in {**_sizes(models[first]), **asked}.items():
         why = "was asked for" if option in asked else f"is what {first} has"

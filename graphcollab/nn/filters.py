@@ -1,4 +1,4 @@
-"""A part's filters: which columns belong to which layer."""
+"""The filters of a part: the assignment of columns to layers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Layers = dict[str, tuple[int, list[Columns]]]
 def layers_of(spec: ParamSpec, part: str) -> Layers:
     """List a part's layers: number of filters C, and (first column in the part, width) of every parameter of a filter.
 
-    Parameters of one module whose first dimension agrees are the columns of its filters; a parameter that stands alone
-    forms a layer of its own. So a low-rank adapter (`graphcollab.llm`) is two layers: the filters of A [r, in] are
-    its r rows, the directions that it reads, and those of B [out, r] what every output takes from these.
+    Parameters of one module with the same first dimension are the columns of its filters; any other parameter forms its
+    own layer. A low-rank adapter (`graphcollab.llm`) thus has two layers: the filters of A [r, in] are its r rows, the
+    directions that it reads, and those of B [out, r] are the contributions of these directions to every output.
     """
     columns, start = spec.columns(part), 0
     groups: dict[str, list[tuple[str, int, Columns]]] = {}
@@ -46,7 +46,7 @@ def filter_widths(spec: ParamSpec, part: str) -> dict[str, int]:
 
 
 def root_mean_square(change: Tensor, channels: int, pieces: list[Columns]) -> Tensor:
-    """Return the root mean square of a layer's columns of changes [k, P_part], [k]; of zeros, a number above 0."""
+    """Return the root mean square of a layer's columns of changes [k, P_part], [k]; for zeros, a number above 0."""
     columns = [change[:, start : start + channels * width] for start, width in pieces]
     squares = torch.stack([torch.square(some, out=new_rows(some, *some.shape)).sum(1) for some in columns])
     mean = squares.sum(0) / (channels * sum(width for _, width in pieces))
@@ -54,7 +54,7 @@ def root_mean_square(change: Tensor, channels: int, pieces: list[Columns]) -> Te
 
 
 def require_widths(known: Mapping[str, int], spec: ParamSpec, part: str) -> None:
-    """Check that layers of which the filters' lengths are known are those of a part, and of the same lengths."""
+    """Check that the layers with known filter lengths are those of a part, with the same lengths."""
     wanted = filter_widths(spec, part)
     for layer, width in wanted.items():
         if layer not in known:

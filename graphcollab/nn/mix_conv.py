@@ -1,4 +1,4 @@
-"""`MixConv`: the aggregation of models as a PyG layer, by which every exchange mixes."""
+"""`MixConv`: the aggregation of models as a PyG layer, used by every exchange for mixing."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class MixConv(MessagePassing):
     .. math::
         y_i = b_i + \sum_{j \to i} w_{ij} (x_j - a_i)
 
-    One ``propagate`` over a bipartite graph, fused: message passing would build every message, [E, P], which for 100
-    nodes, all pairs and 0.9 million parameters is 35 GB. Its gradient is a transposed product for x and a sampled
-    product for w; see `mix`. Messages are built where an explanation or a hook asks for them, or a
-    subclass has a ``message``, ``aggregate`` or ``update`` of its own.
+    It is one fused ``propagate`` over a bipartite graph: unfused message passing would build every message, [E, P],
+    35 GB for 100 nodes, all pairs and 0.9 million parameters. Its gradient is a transposed product for x and a sampled
+    product for w; see `mix`. Messages are built only if an explanation or a hook needs them, or if a subclass overrides
+    ``message``, ``aggregate`` or ``update``.
 
     Args:
         kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `mix`.
-            Default: by the rows and density.
+            Default: chosen by the rows and density.
 
     Shapes:
         - x: [K, P], or a pair (x_src [S, P], x_dst) where only the number of receivers of x_dst is used.
-        - edge_index: [2, E], sender j in row 0, receiver i in row 1, also an ``EdgeIndex``; edge_weight: [E], what
-          i gives j.
+        - edge_index: [2, E], sender j in row 0, receiver i in row 1, also an ``EdgeIndex``; edge_weight: [E], the
+          weight of j at i.
         - base, against: b and a, one row per receiver, [D, P]; by default 0.
         - Output: [K, P] or [D, P].
 
@@ -61,7 +61,7 @@ class MixConv(MessagePassing):
         base: Tensor | None = None,
         against: Tensor | None = None,
     ) -> Tensor:
-        """Return the mixed rows; ``size`` is the number of senders and receivers, by default read off ``x``."""
+        """Return the mixed rows; ``size`` is the number of senders and receivers, by default inferred from ``x``."""
         source, target = x if isinstance(x, tuple) else (x, x)
         require_plain(source, edge_weight)
         if size is None:
@@ -70,7 +70,7 @@ class MixConv(MessagePassing):
         return self.propagate(edge_index, size=size, **terms, base=base)
 
     def propagate(self, edge_index: Tensor, size: Any = None, **kwargs: Any) -> Tensor:
-        """Aggregate in one step, or by messages where somebody looks at them; then add the base."""
+        """Aggregate in one step, or by messages if something inspects them; then add the base."""
         if self._fused and not (self.explain or any(getattr(self, name) for name in _HOOKS)):
             return self.message_and_aggregate(Structure.from_edges(edge_index, size), **kwargs)
         base = kwargs.pop("base")

@@ -1,4 +1,4 @@
-"""Files of mixers: safetensors whose metadata say what the tensors are; nothing in them is executed."""
+"""Files of mixers: safetensors whose metadata describe the tensors; nothing in them is executed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Own: TypeAlias = Literal["gate", "largest", "softmax"]
 
 
 class Form(TypedDict, total=False):
-    """What is computed with encoders; see `MixingEncoder`."""
+    """The form of the computation with encoders; see `MixingEncoder`."""
 
     score: Score
     normalize: bool
@@ -28,11 +28,11 @@ class Form(TypedDict, total=False):
 
 FORMAT = "graphcollab-mixer-3"
 FORMS = {"score": get_args(Score), "own": get_args(Own), "normalize": (True, False)}
-BROUGHT = Path(__file__).with_name("pretrained")  # the mixers that the package brings, and their cards
+BROUGHT = Path(__file__).with_name("pretrained")  # the bundled mixers and their cards
 
 
 def mixer_cards() -> dict[str, str]:
-    """Return the cards of the mixers that the package brings, by name: what they learned on, and where they helped.
+    """Return the cards of the bundled mixers, by name: their training data, and where they helped.
 
     Example:
         >>> list(mixer_cards())
@@ -44,13 +44,13 @@ def mixer_cards() -> dict[str, str]:
 def write_mixer(
     path: str | Path, widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> Path:
-    """Write encoders as one file, the whole of it or nothing."""
+    """Write encoders to one file atomically."""
     metadata = {"format": FORMAT, "widths": json.dumps(dict(widths)), "form": json.dumps(dict(form))}
     return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, metadata))
 
 
 def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor]]:
-    """Return widths, form and tensors of a mixer's file, or of a mixer that the package brings, by name."""
+    """Return widths, form and tensors of a mixer's file, or of a bundled mixer, by name."""
     given, path = path, Path(path)
     if not path.is_file() and given in (names := list(mixer_cards())):
         path = BROUGHT / f"{given}.safetensors"
@@ -83,7 +83,7 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
 
 
 def misform(form: Mapping[str, Any]) -> str | None:
-    """Say what the description of the form lacks or has wrong."""
+    """Describe what is missing or wrong in the description of the form."""
     for name, allowed in FORMS.items():
         if type(form.get(name)) is not type(allowed[0]) or form[name] not in allowed:
             return f"its {name} must be one of {', '.join(map(repr, allowed))}, got {form.get(name)!r}"
@@ -92,7 +92,7 @@ def misform(form: Mapping[str, Any]) -> str | None:
 
 
 def _misfit(widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str | None:
-    """Say which tensor of the encoders is missing, of another size than the others ask for, or too many."""
+    """Describe a tensor of the encoders that is missing, superfluous, or inconsistent in size with the others."""
     biased = any(name.rpartition("/")[2].startswith("bias") for name in tensors)
     sizes: dict[str, list[int]] = {}
     for layer, width in widths.items():

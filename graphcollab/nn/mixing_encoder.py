@@ -22,15 +22,15 @@ from graphcollab.nn.filters import filter_widths, layers_of, require_widths, roo
 from graphcollab.nn.mixer_file import Form, Own, Score, misform, read_mixer, write_mixer
 
 _MIXER_STREAM = 106
-SPEED = 10.0  # the temperature's logarithm moves ten times as fast as a weight of the encoders: about 0.1 at lr 0.01
-SHUT = -4.0  # a gate's log-odds at the start: 1.8 % of the weight goes to the own model before anything is learned
-HALF = 0.5  # with it no eigenvalue of the weights is negative, whatever the graph (Gershgorin)
-ODDS = (-6.0, 5.0)  # the lowest log-odds, at which a gate is closed, and the highest
+SPEED = 10.0  # learning rate factor of the log temperature, relative to encoder weights: about 0.1 at lr 0.01
+SHUT = -4.0  # a gate's initial log-odds: 1.8 % of the weight goes to the own model before anything is learned
+HALF = 0.5  # with this own weight, no eigenvalue of the weights is negative, for any graph (Gershgorin)
+ODDS = (-6.0, 5.0)  # minimum log-odds, at which a gate is closed, and maximum
 
 
 @dataclass(frozen=True)
 class MixingEncoder(Movable):
-    r"""Encodes changes of models and weighs them: the same small network on every filter of a layer, then attention.
+    r"""Encode changes of models and weigh them: the same small network for every filter of a layer, then attention.
 
     From *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et al., CVPR 2022), eq. 4 to 8:
 
@@ -38,29 +38,30 @@ class MixingEncoder(Movable):
         \phi_l = [E_l(\theta_{l,1}), \dots, E_l(\theta_{l,C_l})], \qquad E(\theta) = [\phi_1, \dots, \phi_L], \qquad
         w_{ij} = \mathrm{softmax}_j \langle E(\theta_i), E(\theta_j) \rangle
 
-    A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with a ReLU
-    between, with biases. (The paper gives the output sizes 10 and 5 and leaves activation and biases open. Without
-    biases a model that has not changed is encoded as 0.)
+    A filter is a row of a layer's flattened weight together with its bias. E_l is a two-layer network with biases and a
+    ReLU in between. (The paper gives the output sizes 10 and 5, but does not specify activation and biases. Without
+    biases, an unchanged model is encoded as 0.)
 
     The defaults of ``score``, ``normalize`` and ``own`` deviate from the paper: see `meta_l2c`.
 
     Args:
-        widths: Length of a filter of every layer, by layer name. The number of filters may differ where it is used.
+        widths: Length of a filter of every layer, by layer name. The number of filters may differ between uses.
         tensors: Parameters of the encoders, ``<layer>/weight1`` [hidden, width], ``weight2`` [out, hidden],
-            and where they have biases ``bias1`` and ``bias2``; ``temperature``, 0-d, a tenth of the logarithm of the
-            cosines' temperature; with groups every name begins with ``<group>/``.
-        group: Every node's group, [K], on the CPU, where parts of the graph that are not connected have encoders of
-            their own; -1 of a node that is alone, whose code is 0. None: all nodes share one.
-        score: How alike two codes are. ``"cosine"``: the mean over layers of the cosines between them, times a
-            temperature :math:`T = e^{10 t}` of which t is learned; ``"scaled"``: inner products over √d for codes of
-            length d; ``"product"``: inner products, the paper's, of which ⟨e, e⟩ is the largest of its row.
-        normalize: Divide a layer's change by its root mean square, so that neither a layer nor a late round counts more
-            because its numbers are larger. False is the paper's.
-        own: What the own model gets. ``"gate"``: as much as the most alike of those a node hears, and a share p apart
-            from the softmax, w ← (1 − p) w + p; where not all hear each other, half at least, since an exchange of
-            updates along few edges diverges with less; ``"largest"``: without p; ``"softmax"``: as in the paper.
-        gate: Log-odds of the share for the own model, of every group, [number of groups], float64 on the CPU, where it
-            has one, from -6 to 5 where it is learned. Default: -4, a share of 1.8 %.
+            and, with biases, ``bias1`` and ``bias2``; ``temperature``, 0-d, a tenth of the logarithm of the cosines'
+            temperature; with groups, every name starts with ``<group>/``.
+        group: Every node's group, [K], on the CPU, if disconnected parts of the graph have separate encoders; -1 for an
+            isolated node, whose code is 0. None: all nodes share one.
+        score: Similarity of two codes. ``"cosine"``: the mean over layers of their cosines, times a temperature
+            :math:`T = e^{10 t}` with learned t; ``"scaled"``: inner products over √d for codes of length d;
+            ``"product"``: inner products, as in the paper, of which ⟨e, e⟩ is the largest of its row.
+        normalize: Whether to divide a layer's change by its root mean square, so that neither a layer nor a late round
+            has more influence because its numbers are larger. False is the paper's.
+        own: Weight of the own model. ``"gate"``: as much as the most similar in-neighbor, and a share p outside the
+            softmax, w ← (1 − p) w + p; if not all nodes are connected to each other, at least one half, since an
+            exchange of updates along few edges diverges with less; ``"largest"``: without p; ``"softmax"``: as in the
+            paper.
+        gate: Log-odds of the share for the own model, of every group, [number of groups], float64 on the CPU, if there
+            is a gate; between -6 and 5 when learned. Default: -4, a share of 1.8 %.
 
     Example:
         >>> spec = ParamSpec.from_module(torch.nn.Linear(3, 2))
@@ -80,7 +81,7 @@ class MixingEncoder(Movable):
     def __post_init__(self) -> None:
         if problem := misform(self.form):
             raise FormatError("form", f"a mixer's form: {problem}")
-        if self.own == "gate" and self.gate is None:  # which has not moved yet
+        if self.own == "gate" and self.gate is None:  # not yet trained
             object.__setattr__(self, "gate", torch.full((self.num_groups,), SHUT, dtype=torch.float64))
 
     @classmethod
@@ -94,7 +95,7 @@ class MixingEncoder(Movable):
         seed: int = 0,
         **form: Unpack[Form],
     ) -> MixingEncoder:
-        """Draw the encoders of a part's layers, each uniform in ±1/√fan-in as ``torch.nn.Linear`` does."""
+        """Draw the encoders of a part's layers, each uniform in ±1/√fan-in like ``torch.nn.Linear``."""
         generator = torch.Generator().manual_seed(keyed_seed(_MIXER_STREAM, seed) % 2**63)
         widths, tensors = filter_widths(spec, part), {}
         for layer, width in widths.items():
@@ -110,25 +111,25 @@ class MixingEncoder(Movable):
 
     @property
     def form(self) -> Form:
-        """What is computed with the encoders."""
+        """The form of the computation with the encoders."""
         return {"score": self.score, "normalize": self.normalize, "own": self.own}
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it was made with: its form, the sizes of the encoders, and whether they have biases."""
+        """The creation settings: the form, the sizes of the encoders, and whether they have biases."""
         layer = next(iter(self.widths))
         name = layer if self.group is None else f"0/{layer}"
         out, hidden = self.tensors[f"{name}/weight2"].shape
         return {**self.form, "hidden": hidden, "out": out, "bias": f"{name}/bias1" in self.tensors}
 
     def check(self, spec: ParamSpec, part: str = "all") -> None:
-        """Check that the encoders fit an architecture; a ValueError names a layer that lacks or has another length."""
+        """Check that the encoders fit an architecture; a ValueError names a missing layer or another length."""
         require_widths(self.widths, spec, part)
 
     def encode(self, change: Tensor, spec: ParamSpec, part: str = "all", nodes: Tensor | None = None) -> Tensor:
         """Encode changes of models [k, P_part] as [k, Σ_l out C_l], so that inner products of codes are logits.
 
-        Each is encoded by its node's encoders; ``nodes`` [k] says whose they are. Default: of nodes 0 to k - 1.
+        Each change is encoded by its node's encoders; ``nodes`` [k] are these nodes. Default: nodes 0 to k - 1.
         """
         if self.group is not None:
             group = self.group if nodes is None else self.group[nodes]
@@ -153,7 +154,7 @@ class MixingEncoder(Movable):
             code = F.linear(torch.as_tensor(code).relu(), second, bias2).flatten(1)
             codes.append(F.normalize(code, dim=1) if self.score == "cosine" else code)
         whole = torch.cat(codes, 1)
-        if self.score == "cosine":  # each of the L layers counts one L-th
+        if self.score == "cosine":  # each of the L layers contributes 1 / L
             return whole * (SPEED * self.tensors["temperature"] / 2).exp() / math.sqrt(len(self.widths))
         return whole / whole.shape[1] ** 0.25 if self.score == "scaled" else whole
 
@@ -166,20 +167,21 @@ class MixingEncoder(Movable):
         in_use: Tensor | None = None,
         sparse: Tensor | None = None,
     ) -> Tensor:
-        """Return the weights that receivers give, [E], on the CPU.
+        """Return the aggregation weights, [E], on the CPU.
 
         Args:
             logit: Inner products of the codes of sender and receiver, [E].
-            edge_index: Edges, [2, E]; the receivers are the last ``num_nodes`` of the nodes that are encoded.
-            own: Which edges lead from a node to itself, [E].
+            edge_index: Edges, [2, E]; the receivers are the last ``num_nodes`` of the encoded nodes.
+            own: Mask of self-loops, [E].
             num_nodes: Number of receivers.
-            in_use: Which edges are in use, [E]; others weigh nothing. Default: all.
-            sparse: Receivers whose own models get half at least, [num_nodes], but under ``"softmax"``. Default: none.
+            in_use: Mask of active edges, [E]; others have weight 0. Default: all.
+            sparse: Receivers whose own model gets at least one half, [num_nodes]; ignored with ``"softmax"``. Default:
+                none.
         """
         receiver, kind = edge_index[1], logit.dtype
         weight = attend(logit, receiver, own, num_nodes, in_use, level=self.own != "softmax")
         if self.gate is not None:
-            share = self.shares().to(kind)  # [1] where all nodes share one
+            share = self.shares().to(kind)  # [1] if all nodes share one
             if self.group is not None:
                 share = share[self.group[-num_nodes:].clamp(min=0)].index_select(0, receiver)
             weight = weight + share * (own.to(kind) - weight)
@@ -188,21 +190,21 @@ class MixingEncoder(Movable):
         return raise_own(weight, receiver, own, HALF * sparse.to(kind))
 
     def shares(self) -> Tensor:
-        """Return what goes to own models apart from the softmax, of every group, [number of groups]."""
+        """Return the share of own models outside the softmax, for every group, [number of groups]."""
         return torch.zeros(self.num_groups) if self.gate is None else torch.sigmoid(self.gate)
 
     @property
     def num_groups(self) -> int:
-        """Groups that have encoders of their own."""
+        """Number of groups with separate encoders."""
         return 1 if self.group is None else max(int(self.group.max()) + 1, 1)
 
     @property
     def num_parameters(self) -> int:
-        """Parameters of the encoders that a node uses."""
+        """Number of parameters of the encoders that a node uses."""
         return sum(tensor.numel() for tensor in self.tensors.values()) // self.num_groups + (self.gate is not None)
 
     def for_groups(self, group: Tensor) -> MixingEncoder:
-        """Give every group [K] these encoders to start from; the mixer itself where all nodes are one group."""
+        """Give every group [K] these encoders as initial values; return the mixer itself if there is only one group."""
         if not bool(group.any()):
             return self
         count = max(int(group.max()) + 1, 1)
@@ -210,7 +212,7 @@ class MixingEncoder(Movable):
         return replace(self, tensors=tensors, group=group, gate=None if self.gate is None else self.gate.repeat(count))
 
     def of(self, node: int | None = None) -> MixingEncoder:
-        """Return the mixer that a node uses, or the only one; a ValueError if it is alone, or one of several."""
+        """Return a node's mixer, or the only one; a ValueError if the node is isolated, or if there are several."""
         if self.group is None:
             return self
         if node is None:
@@ -230,41 +232,41 @@ class MixingEncoder(Movable):
         return replace(self, tensors=tensors, group=None, gate=None if self.gate is None else self.gate[group][None])
 
     def with_newcomers(self, edge_index: Tensor, names: Sequence[str]) -> MixingEncoder:
-        """Return the mixer of these nodes and of others who hear them: of every newcomer, that of those it hears.
+        """Return the mixer of these nodes and their newcomers; every newcomer uses that of its in-neighbors.
 
         Arguments and errors are those of ``groups_of_newcomers``.
         """
         if self.group is None:
             return self
-        if self.num_groups == 1:  # the others are alone
+        if self.num_groups == 1:  # the other nodes are isolated
             return replace(self, group=self.group.new_zeros(len(names)))
         return replace(self, group=groups_of_newcomers(self.group, edge_index, names))
 
     def with_tensors(self, tensors: Mapping[str, Tensor]) -> MixingEncoder:
-        """Return the mixer with other parameters."""
+        """Return the mixer with new parameters."""
         return replace(self, tensors=dict(tensors))
 
     def to(self, *args: object, **kwargs: object) -> MixingEncoder:
         return self.with_tensors({n: t.to(*args, **kwargs) for n, t in self.tensors.items()})  # type: ignore[call-overload]
 
     def clone(self) -> MixingEncoder:
-        """Copy the tensors, as ``Data.clone`` asks."""
+        """Copy the tensors, as required by ``Data.clone``."""
         copied = self.with_tensors({n: t.clone() for n, t in self.tensors.items()})
         return copied if self.group is None else replace(copied, group=self.group.clone())
 
     def save(self, path: str | Path) -> Path:
-        """Write the mixer (of several groups not: that `of` a node) as safetensors, the whole file or none of it."""
+        """Write a mixer as safetensors, atomically; with several groups, save that `of` a node instead."""
         mixer = self.of()
         gate = {} if mixer.gate is None else {"gate": mixer.gate[0]}
         return write_mixer(path, self.widths, self.form, {**mixer.tensors, **gate})
 
     @classmethod
     def load(cls, path: str | Path) -> MixingEncoder:
-        """Read a mixer from its file, or one that the package brings by name (`mixer_cards`); nothing is executed.
+        """Read a mixer from its file, or a bundled one by name (`mixer_cards`); nothing is executed.
 
         Raises:
             FileNotFoundError: If there is no such file.
-            ValueError: If it is not a mixer's file, or of a format that this version does not know.
+            ValueError: If it is not a mixer's file, or has a format that this version does not support.
         """
         widths, form, tensors = read_mixer(path)
         gate = tensors.pop("gate")[None].double() if form["own"] == "gate" else None
@@ -276,7 +278,7 @@ def attend(
 ) -> Tensor:
     """Return the softmax of logits over every receiver's edges, [E]; arguments are those of `MixingEncoder.weigh`.
 
-    With ``level`` every own model's logit is the largest of the others'. Who hears nobody keeps all weight.
+    With ``level``, every own model's logit is the largest of the others'. A node without in-neighbors keeps all weight.
     """
     low = torch.finfo(logit.dtype).min
     if in_use is not None:
@@ -288,14 +290,14 @@ def attend(
 
 
 def raise_own(weight: Tensor, receiver: Tensor, own: Tensor, least: Tensor) -> Tensor:
-    """Return weights [E] of which every own model's is at least as large as said, [num_nodes], at all others' cost."""
+    """Raise every own model's weight to at least the given value, [num_nodes], scaling down the others; return [E]."""
     have = scatter(weight.masked_fill(~own, 0), receiver, dim_size=len(least))
     lack = ((least - have) / (1 - have).clamp(min=torch.finfo(weight.dtype).eps)).clamp(min=0)
     return weight + lack.index_select(0, receiver) * (own.to(weight.dtype) - weight)
 
 
 def groups_of_newcomers(known_group: Tensor, edge_index: Tensor, names: Sequence[str]) -> Tensor:
-    """Return all nodes' groups: of every newcomer, that of those it hears; a ValueError if these differ or are alone.
+    """Return all nodes' groups, for newcomers that of their in-neighbors; a ValueError if these differ or are isolated.
 
     ``known_group`` is [K]; edges [2, E] lead from these nodes, then the newcomers, to newcomers, numbered from 0.
     """

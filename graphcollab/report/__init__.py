@@ -1,8 +1,8 @@
-"""Figures and tables of what runs have shown.
+"""Figures and tables of the results of runs.
 
-Figures (``pip install 'graphcollab[figures]'``) are ``matplotlib.figure.Figure`` objects that no global state knows of,
-so they can be drawn in any thread, on machines without a display, and shown by a notebook as they are. A ``ValueError``
-says where there is nothing to show, or what is given does not fit K nodes or names no method.
+Figures (``pip install 'graphcollab[figures]'``) are ``matplotlib.figure.Figure`` objects outside matplotlib's global
+state, so they can be drawn in any thread and on machines without a display, and notebooks display them directly. A
+``ValueError`` is raised if there is nothing to show, or if arguments do not fit K nodes or name no method.
 """
 
 from typing import TYPE_CHECKING

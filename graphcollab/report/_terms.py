@@ -1,4 +1,4 @@
-"""Lines below tables: what numbers are, and where methods had other work, models or settings, or too many rounds."""
+"""Notes below tables: the meaning of numbers, and methods with different work, models or settings, or overtraining."""
 
 from __future__ import annotations
 
@@ -23,33 +23,37 @@ from graphcollab.analysis.trial import Trial
 from graphcollab.data.tasks import Tasks
 from graphcollab.report.values import number, shown_in
 
-EXACT = 1 + 1e-9  # means over nodes are rounded
-FEW = 5  # test samples, below which it is said that what a node has rests on few
+EXACT = 1 + 1e-9  # tolerance for rounding of means over nodes
+FEW = 5  # test samples, below which a node's result is reported as based on few
 
 
 def best_way(benefit: Benefit) -> Gain | None:
-    """Return the gain in the mean over sites that there is evidence of, and else the largest; None if none is told."""
+    """Return the mean gain over sites with evidence, or else the largest; None if there is none.
+
+    A way that constants replaced comes last.
+    """
     told = [gain for gain in benefit.overall if not benefit.untold(gain.by) and not math.isnan(gain.gain)]
-    return max(told, key=lambda gain: (gain.verdict == "gains", gain.gain), default=None)
+    order = [(gain.verdict == "gains", not benefit.by_constants(gain.by), gain.gain) for gain in told]
+    return told[order.index(max(order))] if told else None
 
 
 def best_group(benefit: Benefit) -> Gain | None:
-    """Return what all but one gain that gain most, of those that do better without it by models of their own."""
+    """Return the largest gain of all sites but one, if these do better without that site with trained models."""
     better = dict(zip(benefit.names, benefit.spared.mean.tolist(), strict=True))
     gains = [gain for gain in benefit.group_gains if better[gain.site.removeprefix("all but ")] > 0]
     return None if benefit.by_constants("without") else max(gains, key=lambda gain: gain.gain, default=None)
 
 
 def unequal_terms(comparison: Comparison) -> list[Finding]:
-    """Return whether methods did other work, had other models or more settings, or trained too long, where known."""
+    """Report methods with different work, different models, more settings or too much training, as far as known."""
     return [*_work(comparison), *_models(comparison), *_settings(comparison), *past_best(comparison)]
 
 
 def _work(comparison: Comparison) -> list[Finding]:
-    """Say which two methods are furthest apart in local steps, of those that differ by more than half a round of each.
+    """Report the two methods that differ most in local steps, if by more than half a round of each.
 
-    The first seed decides, as where `compare` makes work equal: on others rounds are the same, and steps may differ a
-    little. What is said are the means over seeds, as in tables.
+    The first seed decides, for which `compare` equalizes the work: the other seeds use the same number of rounds, and
+    steps may differ slightly. The reported numbers are means over seeds, as in tables.
     """
     first = {name: trials[0] for name, trials in comparison.chosen.items() if trials}
     pairs = [pair for pair in combinations(first, 2) if _did_other_work(first[pair[0]], first[pair[1]])]
@@ -66,7 +70,7 @@ def _work(comparison: Comparison) -> list[Finding]:
 
 
 def _did_other_work(one: Trial, other: Trial) -> bool:
-    """Tell whether local steps differ by more than half a round of each, up to which a budget is kept."""
+    """Return whether local steps differ by more than half a round of each, the tolerance of a budget."""
     allowed = (one.round_steps + other.round_steps) / 2
     return abs(one.local_steps - other.local_steps) > allowed * EXACT
 
@@ -92,9 +96,9 @@ def _settings(comparison: Comparison) -> list[Finding]:
 
 
 class Stopped(NamedTuple):
-    """What a method would have had by stopping at its best evaluation, after ``rounds``, with the mean ``then``.
+    """A method's results if stopped at its best evaluation, after ``rounds``, with the mean ``then``.
 
-    ``values`` are of every seed, at the evaluation that is best in the mean over the other seeds.
+    ``values`` has one value per seed, at the evaluation with the best mean over the other seeds.
     """
 
     rounds: int
@@ -103,10 +107,10 @@ class Stopped(NamedTuple):
 
 
 def past_best(comparison: Comparison) -> list[Finding]:
-    """Say whose mean test metric was better at an earlier evaluation than at the end; nothing where no method's was.
+    """Report methods whose mean test metric was better at an earlier evaluation than at the end, if any.
 
-    It must be better by more than one standard deviation over seeds, and with p below 0.01 to that side, as the choice
-    of the evaluation still flatters it: of curves of mere noise some in a hundred are found.
+    The difference must exceed one standard deviation over seeds, and be significant at p < 0.01, one-sided, since the
+    choice of the evaluation still introduces a bias: for pure noise, a few curves in a hundred are reported.
     """
     stopped = {name: stopped_in_time(comparison, name) for name in comparison.chosen}
     found = {name: one for name, one in stopped.items() if one is not None and _was_better(one, comparison, name)}
@@ -122,9 +126,10 @@ def past_best(comparison: Comparison) -> list[Finding]:
 
 
 def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
-    """Return what a method would have had at its best evaluation, chosen for each seed on the others.
+    """Return a method's results at its best evaluation, chosen for each seed on the other seeds.
 
-    None where it was best at the end or returned its best models already, and with fewer than three seeds.
+    None if the last evaluation was best, if the method already returned its best models, or with fewer than three
+    seeds.
     """
     trials, sign = comparison.chosen[name], 1 if comparison.higher_is_better else -1
     if len(trials) < 3 or not all(_ended(trial) for trial in trials) or len({trial.rounds for trial in trials}) > 1:
@@ -138,11 +143,11 @@ def stopped_in_time(comparison: Comparison, name: str) -> Stopped | None:
 
 
 def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over = None) -> float:
-    """Return the p-value by which there is evidence that a method is better or worse than a reference.
+    """Return the p-value for a method being better or worse than a reference.
 
-    A gain over a reference that was trained past its best may be nothing else, and so may the loss of a method that
-    was. So the one that does worse must do worse at its best evaluation, too: the larger of the two p-values counts,
-    which needs no correction, and it is 1 where it does better then.
+    A gain over an overtrained reference may be an artifact, and so may the loss of an overtrained method. Therefore,
+    the worse of the two must also be worse at its best evaluation: the larger of the two p-values counts, which needs
+    no correction, and it is 1 if the worse one is better at its best evaluation.
     """
     found, safe = _in_time(comparison, name, reference, over)
     return max(found.p_value, safe.p_value) if found.mean * safe.mean > 0 else 1.0
@@ -151,7 +156,7 @@ def sure_p_value(comparison: Comparison, name: str, reference: str, over: Over =
 def better_at_the_end_only(
     comparison: Comparison, reference: str, others: Sequence[str], level: float, over: Over = None
 ) -> list[Finding]:
-    """Say which methods beat a reference at the end, with p up to a level, but not if it had stopped at its best."""
+    """Report methods that beat a reference at the end, at a level, but not the reference stopped at its best."""
     sign, said = 1 if comparison.higher_is_better else -1, {}
     if (stopped := stopped_in_time(comparison, reference)) is None:
         return []
@@ -170,7 +175,7 @@ def better_at_the_end_only(
 
 
 def _in_time(comparison: Comparison, name: str, reference: str, over: Over) -> tuple[PairedDifference, ...]:
-    """Return the difference to a reference at the end, and where the worse one had stopped at its best evaluation."""
+    """Return the difference to a reference at the end, and with the worse one stopped at its best evaluation."""
     found = comparison.paired(name, reference, over=over)
     gains = (found.mean > 0) == comparison.higher_is_better
     if (stopped := stopped_in_time(comparison, reference if gains else name)) is None:
@@ -192,31 +197,31 @@ def _was_better(stopped: Stopped, comparison: Comparison, name: str) -> bool:
 
 
 def _best(curves: Sequence[Sequence[float]]) -> int:
-    """Return the evaluation at which the mean over seeds is largest, the last of several."""
+    """Return the evaluation with the largest mean over seeds, the last one of ties."""
     means = [mean(values) for values in zip(*curves, strict=True)]
     return max(range(len(means)), key=lambda t: (means[t], t))
 
 
 def agreement(name: str, r: float, of: str) -> Finding:
-    """Say whether weights that were learned several times agree, by their mean correlation."""
+    """Report whether weights learned several times agree, by their mean correlation."""
     which = "agree" if r >= AGREE else "differ: do not read them as who helps whom"
     said = f"On different {of} the weights that {name} learned {which} (mean correlation {number(r, 2)})."
     return Finding("weights-alike", name, said, {"r": r})
 
 
 def noted(code: str, subject: str, message: str, **numbers: Any) -> list[Finding]:
-    """Return a finding, none without a message."""
+    """Return a list with a finding, empty if there is no message."""
     return [Finding(code, subject, message, numbers)] if message else []
 
 
 def weighted(tasks: Tasks) -> list[Finding]:
-    """Say that metrics are weighted means where samples have weights."""
+    """Report that metrics are weighted means if samples have weights."""
     some = any(pool.weight is not None for pool in tasks.pools.values())
     return noted("weighted", "samples", "samples have weights: metrics are weighted means at each site" * some)
 
 
 def with_few(held: Iterable[tuple[str, float]], nothing: str = "one class only") -> str:
-    """Say which sites have fewer than `FEW` of something, those with ``nothing`` first; "" where none has."""
+    """Describe the sites with fewer than `FEW` of something, those with ``nothing`` first; "" if there are none."""
     held = list(held)
     none = [name for name, many in held if many == 0]
     some = [f"{name}: {round(many, 1):g}" for name, many in held if 0 < many < FEW]
@@ -224,7 +229,7 @@ def with_few(held: Iterable[tuple[str, float]], nothing: str = "one class only")
 
 
 def failures(comparison: Comparison, name: str) -> str:
-    """Write on how many seeds a method failed; nothing where it did not."""
+    """Describe on how many seeds a method failed; empty if on none."""
     failed, many = len(comparison.failed(name)), len(comparison.chosen[name])
     if not failed:
         return ""
@@ -232,11 +237,11 @@ def failures(comparison: Comparison, name: str) -> str:
 
 
 ByMethod: TypeAlias = Mapping[str, Sequence[tuple[Sequence[int], Sequence[Any]]]]
-"""For every method one pair (rounds, values) per seed."""
+"""One pair (rounds, values) per seed for every method."""
 
 
 def curves_of(comparison: Comparison) -> tuple[ByMethod, str]:
-    """Return the curves of seeds that did not fail, and what they count: rounds, or local steps where rounds differ."""
+    """Return the curves of seeds that did not fail, and their x-axis: rounds, or local steps if rounds differ."""
     chosen = comparison.chosen.items()
     kept = {name: some for name, trials in chosen if (some := [t for t in trials if not t.failure and t.curve[0]])}
     every = [trial for trials in kept.values() for trial in trials]
@@ -247,7 +252,7 @@ def curves_of(comparison: Comparison) -> tuple[ByMethod, str]:
 
 
 def in_common(seeds: Sequence[tuple[Sequence[int], Sequence[Any]]]) -> tuple[list[int], Tensor]:
-    """Return the rounds that curves have in common, and their values there, [S, T]."""
+    """Return the rounds that all curves have, and their values there, [S, T]."""
     found = [dict(zip(*seed, strict=True)) for seed in seeds]
     rounds = sorted(set.intersection(*map(set, found)))
     return rounds, torch.tensor([[seed[r] for r in rounds] for seed in found], dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""`benefit_answer`: what sites gain by collaborating, in words, and what to do."""
+"""`benefit_answer`: which sites gain by collaborating, in words, with advice."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from graphcollab.report.benefit_table import (
 from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used, say
 
-SHOWN = 8  # gains that are told one by one
-MOST = 20  # times as many samples, beyond which no number is told
+SHOWN = 8  # number of gains reported individually
+MOST = 20  # multiple of the samples above which no number is reported
 MOVES = {True: "rises", False: "falls"}
 
 
 @shown
 def benefit_answer(benefit: Benefit) -> str:
-    """Answer in words: does collaborating help, whom, by whom, by how much, what could have been found, what to do."""
+    """Answer in words whether collaborating helps, whom, with whom, by how much, what is detectable, and what to do."""
     return printable("\n".join(map(str, benefit_findings(benefit))))
 
 
 def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
-    """Return `benefit_answer` as findings; the last may be of code ``"advice"``, its subject a key of `ADVICE`."""
+    """Return `benefit_answer` as findings; the last may have code ``"advice"``, with a key of `ADVICE` as subject."""
     every = (benefit, *benefit.also.values())
     level = benefit.level * len(every)
     return [
@@ -74,7 +74,7 @@ def benefit_findings(benefit: Benefit, source: str = "") -> list[Finding]:
 
 
 def _unit(benefit: Benefit) -> str:
-    """Return the unit of gains in a sentence."""
+    """Return the unit of gains for use in a sentence."""
     return " %" if benefit.relative else " points" * (benefit.metric in SHARES)
 
 
@@ -86,7 +86,7 @@ def _question(benefit: Benefit, source: str) -> Iterator[Finding]:
 
 
 def _best(benefit: Benefit) -> Iterator[Finding]:
-    """Say in words what the best of all ways gains in the mean over sites."""
+    """Report the mean gain over sites of the best way to train."""
     if (best := best_way(benefit)) is None:
         return
     (scale, digits, _), sign = scale_of(benefit), 1 if best.gain >= 0 else -1
@@ -104,7 +104,7 @@ def _best(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _swayed(benefit: Benefit) -> Iterator[Finding]:
-    """Tell which site of few samples makes the interval of the best mean gain half as wide again, or wider."""
+    """Report a site with few samples that widens the interval of the best mean gain by at least half."""
     best, count = best_way(benefit), len(benefit.names)
     if best is None or best.verdict != "no evidence" or count < 3 or best.by not in benefit.arms:
         return
@@ -161,13 +161,14 @@ def _told(benefit: Benefit, gain: Gain) -> str:
 
 def _sure(benefit: Benefit, gain: Gain) -> str:
     scale, digits, _ = scale_of(benefit)
-    allowed = LEVELS["overall" if gain.site == "all sites" else "groups"] * benefit.level
+    family = LEVELS["overall" if gain.site == "all sites" else "groups"]
+    level, adjusted = benefit.level * (1 + len(benefit.also)), min(1.0, gain.p_value * (1 + len(benefit.also)) / family)
     rivals = [benefit.flat] * (gain.constant == gain.constant) + [name for name in benefit.baseline if name == OWN]
     over = f" of a gain over {', over '.join(['training alone', *rivals])}" * (bool(rivals) and gain.gain > 0)
-    near = f" ({p_text(gain.p_value)}{over}, corrected for all; up to {number(allowed, None)} counts as evidence)"
-    near *= allowed < 2 * gain.p_value < 6 * allowed or (gain.verdict not in CLAIMED and gain.low * gain.high > 0)
+    near = f" ({p_text(adjusted)}{over}, corrected for all comparisons; below {number(level, None)} is evidence)"
+    near *= level < 2 * adjusted < 6 * level or (gain.verdict not in CLAIMED and gain.low * gain.high > 0)
     if gain.verdict in CLAIMED:
-        return f"There is evidence of that{near or f' ({p_text(gain.p_value)})'}."
+        return f"There is evidence of that{near or f' ({p_text(adjusted)})'}."
     if gain.detectable == 0:
         finer = f"judge by a finer metric, {setting(metric='brier')}, or " * (benefit.metric == "accuracy")
         return f"All models did the same, so this says nothing: {finer}train for longer."
@@ -183,14 +184,14 @@ def _sure(benefit: Benefit, gain: Gain) -> str:
 
 
 def _size(benefit: Benefit, gain: float) -> float:
-    """Return a gain on the scale of its interval, the logarithm of errors' ratios."""
+    """Return a gain on the scale of its interval, the log ratio for errors."""
     if not benefit.relative:
         return gain
     return math.inf if gain >= 1 else -math.log1p(-gain)
 
 
 def _groups(benefit: Benefit) -> Iterator[Finding]:
-    """Tell of the group of all but one that gains most, of those that do better without that one."""
+    """Report the group of all sites but one that gains most, among those that do better without that site."""
     best = best_group(benefit)
     if best is not None and best.gain > 0:
         numbers = {"gain": best.gain, "verdict": best.verdict}
@@ -219,7 +220,7 @@ def _single(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _simpler(benefit: Benefit) -> Iterator[Finding]:
-    """Tell where a simple tool at each site does better than training alone, or one in one place than every way."""
+    """Report if a baseline at each site beats training alone, or if a pooled baseline beats every way to train."""
     simple, ours = {gain.by: gain for gain in benefit.by_baseline}, best_way(benefit)
     if OWN in simple and simple[OWN].low > 0 and ours is not None:
         gain = next(one for one in benefit.against(OWN).overall if one.by == ours.by)
@@ -241,7 +242,7 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
     overall, groups = benefit.overall, [gain for gain in benefit.group_gains if gain.verdict == "gains"]
     best, group = best_way(benefit), best_group(benefit)
     stood = [arm for arm in ("alone", *benefit.arms) if benefit.untold(arm)]
-    if not (stood or benefit.quick) and len(useless := no_better(benefit, overall)) > len(overall):  # whatever they do
+    if not (stood or benefit.quick) and len(useless := no_better(benefit, overall)) > len(overall):  # with any arm
         stood = [*useless]
     tested, harm = [gain for gain in overall if gain.detectable > 0], any(g.verdict == "loses" for g in overall)
     if best is not None and best.verdict == "gains":
@@ -253,22 +254,23 @@ def _advice(benefit: Benefit) -> Iterator[Finding]:
     elif any(one.helps for one in (benefit, *benefit.also.values())):
         yield so("starred")
     elif harm and not benefit.quick:
-        yield leave_out(group) if group is not None and group.low > 0 else so("alone")  # by its own interval
+        yield leave_out(group) if group is not None and group.low > 0 else so("alone")  # judged by its own interval
     elif stood and not harm:
         words = {"which": " and ".join(map(models_in, stood)), "flat": benefit.flat}
         yield so("longer", words | {name: setting(**{name: ...}) for name in ("rounds", "lrs")}, models=stood)
     elif benefit.quick:
-        yield so("again", quick=benefit.quick)
+        ways = " and ".join(by_whom(gain.by) for gain in overall if gain.verdict == "loses")
+        yield so("again", {"but": f", except that collaborating {ways} harms" * harm}, quick=benefit.quick)
     elif tested and all(gain.high <= 0 for gain in tested):
         yield so("alone")
     elif tested:
         sizes = [(_size(benefit, one.detectable), _size(benefit, one.gain), one) for one in tested if one.gain > 0]
         every = [((needed / found) ** 2, by_whom(one.by)) for needed, found, one in sizes]
-        times, by = min(every, default=(math.inf, ""))  # as noise falls with the square root of their number
+        times, by = min(every, default=(math.inf, ""))  # since noise decreases with the square root of their number
         many = "more"
         if times <= MOST:
             many = f"about {math.ceil(times)} times as many (for the gain {by}, if it is as it seems)"
-        # The level, of which means have a part only, or the interval of this comparison alone
+        # The whole level, of which means have only a share, or the interval of this comparison alone
         if best is not None and best.gain > 0 and (best.p_value <= benefit.level or best.low > 0):
             yield so("likely", {"many": many, "way": by_whom(best.by)}, times=times, by=best.by)
         else:

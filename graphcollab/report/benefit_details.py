@@ -1,4 +1,4 @@
-"""What the answer of a benefit rests on: models that were chosen, units, weights, and samples of sites."""
+"""Details behind the answer of a benefit: chosen models, units, weights, and the samples of sites."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MODELS = {"alone": "alone", "pairs": "of pairs, judged as one,", "without": "of 
 
 
 def models_in(arm: str) -> str:
-    """Say of an arm which models it trains."""
+    """Describe the models that an arm trains."""
     return MODELS.get(arm, by_whom(arm))
 
 
 def of_constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
-    """Say where constants stood in the place of models, and which others do no better in the mean over sites."""
+    """Report where constants replaced models, and which other models are no better on average over sites."""
     for arm in ("alone", *benefit.arms, "pairs", "without") if benefit is first else ():
         chosen = benefit.chosen.get(arm, [])
         if flat := chosen.count(benefit.flat):
@@ -45,7 +45,7 @@ def of_constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
 
 
 def of_chosen(benefit: Benefit) -> Iterator[Finding]:
-    """Say which of several models were chosen how often, where the mean over sites is of them."""
+    """Report how often each of several models was chosen, for arms whose mean over sites uses models."""
     counts = {arm: Counter(filter(None, benefit.models.get(arm, ()))) for arm in ("alone", *benefit.arms)}
     splits = len(benefit.scores["alone"])
     told = [
@@ -58,7 +58,7 @@ def of_chosen(benefit: Benefit) -> Iterator[Finding]:
 
 
 def of_last_rounds(benefit: Benefit) -> Iterator[Finding]:
-    """Say of which models the last round was the best on half of the splits or more."""
+    """Report models for which the last round was the best on at least half of the splits."""
     arms, of = ("alone", *benefit.arms), len(benefit.scores["alone"])
     rounds = {arm: [one[-1] for one in benefit.picked.get(arm, ()) if one is not None] for arm in arms}
     most = max(map(max, filter(None, rounds.values())), default=0)
@@ -70,14 +70,14 @@ def of_last_rounds(benefit: Benefit) -> Iterator[Finding]:
 
 
 def no_better(benefit: Benefit, gains: Sequence[Gain]) -> dict[str, float]:
-    """Return the mean metric over sites, training alone and by each arm, where it is no better than constants'."""
+    """Return the mean metric over sites, for training alone and each arm, if it is no better than that of constants."""
     every = {"alone": gains[0].alone} | {gain.by: gain.score for gain in gains}
     sign, flat = 1 if benefit.higher_is_better else -1, gains[0].constant
     return {arm: mean for arm, mean in every.items() if sign * mean <= sign * flat}
 
 
 def of_units(benefit: Benefit) -> Iterator[Finding]:
-    """Say in which unit errors are, and that samples have weights."""
+    """Report the unit of errors, and that samples have weights."""
     judged = [one.metric for one in (benefit, *benefit.also.values()) if one.metric in METRICS]
     named = {metric: METRICS[metric].unit for metric in judged if METRICS[metric].unit}
     if benefit.deviation is not None and named:
@@ -90,7 +90,7 @@ def of_units(benefit: Benefit) -> Iterator[Finding]:
 
 
 def of_weights(benefit: Benefit, method: str) -> Iterator[Finding]:
-    """Say what the weights of a method are worth: found wrong, or different on every split."""
+    """Report problems with a method's weights, or that they differ between splits."""
     kinds = [kind for kinds in benefit.findings[method] for kind in kinds.split(", ") if kind]
     for kind in dict.fromkeys(kinds):
         numbers = {"kind": kind, "splits": kinds.count(kind), "of": len(benefit.findings[method])}
@@ -101,7 +101,7 @@ def of_weights(benefit: Benefit, method: str) -> Iterator[Finding]:
 
 
 def of_samples(benefit: Benefit) -> Iterator[Finding]:
-    """Say which sites have few samples, groups, events, or none of a class, and which metrics are not defined."""
+    """Report sites with few samples, groups or events, or without a class, and undefined metrics."""
     tried, there = benefit.tried
     if tried < there:
         left = int((~benefit.without.isnan()).any(0).any(0).sum())
@@ -124,7 +124,7 @@ def of_samples(benefit: Benefit) -> Iterator[Finding]:
         held = dict(zip(sites, benefit.minority.tolist(), strict=True))
         which = with_few(held.items(), nothing)
         yield say("no-star", "sites", {"samples": held}, least=LEAST, beside=beside, which=which)
-    lacking = benefit.scores["alone"].isnan().sum(0).tolist()  # splits
+    lacking = benefit.scores["alone"].isnan().sum(0).tolist()  # number of splits
     some = {site: len(benefit.scores["alone"]) - n for site, n in zip(sites, lacking, strict=True) if n}
     if which := few([f"{site}: {n}" for site, n in some.items() if n]):
         numbers = {"splits": some, "of": len(benefit.scores["alone"]), "metric": benefit.metric}

@@ -1,4 +1,4 @@
-"""`benefit_table`: what every site gains by collaborating, and by whom."""
+"""`benefit_table`: what every site gains by collaborating, and with whom."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcollab.report._terms import best_way, noted
 from graphcollab.report.values import MISSING, Cell, Column, Table, decimals, shown, shown_in
 
 CLAIMED = ("gains", "loses")
-CONSTANT = "†"  # marks gains of constants that stand for models
+CONSTANT = "†"  # marks gains of constants that replaced models
 INTERVALS = (
     "Intervals are of one comparison alone, at 95 %; a star marks evidence after correction for all comparisons, so an "
     "interval without 0 may have none."
@@ -37,27 +37,27 @@ REFERENCE = (
 
 
 def mark(benefit: Benefit, arm: str) -> str:
-    """Mark what constants, and no models, lose on half of the splits or more."""
+    """Mark losses due to constants that replaced models on at least half of the splits."""
     return CONSTANT * benefit.by_constants(arm)
 
 
 def scale_of(benefit: Benefit) -> tuple[float, int | None, str]:
-    """Return by what gains are multiplied, their decimals, and a unit: shares are shown in percent."""
+    """Return the scale factor of gains, their decimals, and a unit: shares are shown in percent."""
     return shown_in(True, 1) if benefit.relative else values_in(benefit)
 
 
 def values_in(benefit: Benefit) -> tuple[float, int | None, str]:
-    """Return by what values are multiplied, their decimals, and a unit: errors are shown in the target's own unit."""
+    """Return the scale factor of values, their decimals, and a unit: errors are shown in the target's own unit."""
     return (1.0, None, "") if benefit.in_unit else shown_in(benefit.metric in SHARES, 1)
 
 
 def of_metric(benefit: Benefit) -> str:
-    """Say what gains are of."""
+    """Describe the metric of the gains."""
     return benefit.metric + values_in(benefit)[2]
 
 
 def way_of(name: str) -> str:
-    """Return what a way to train is called."""
+    """Return the display name of a way to train."""
     return "all together" if name == "together" else name
 
 
@@ -67,12 +67,12 @@ def by_whom(name: str) -> str:
 
 
 def site_of(benefit: Benefit, name: str) -> str:
-    """Name a site so that it does not look like a number."""
+    """Format a site's name such that it does not look like a number."""
     return f"site {name}" if numbered(benefit.names) else name
 
 
 def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
-    """Return a gain with its interval as a cell; a star where there is evidence."""
+    """Return a gain with its interval as a cell, with a star if there is evidence."""
     if math.isnan(gain.gain):
         return Cell(subject=subject)
     ends = (scale * gain.low, scale * gain.high)
@@ -81,22 +81,22 @@ def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
 
 @shown
 def benefit_table(benefit: Benefit) -> str:
-    """Write a row for every site: its samples, what it has alone, and what it gains by all, by methods, by one other.
+    """Format a row for every site: its samples, its metric alone, and its gains by all, by methods and by one other.
 
-    It also names the site that it gains most by when the two collaborate alone, and the one that would be missed most
-    in the group of all (none without a gain or a cost), both only where models of such groups did better than constants
-    on most splits, and tells what it gains by the model of all others that it had no part in. There is no gain where
-    constants stood for models, alone too, on half of the splits or more; where constants do as well as training alone
-    at any site, they have a column (`Benefit`). The last two rows are means over sites, all alike and
-    weighted by test samples. A star marks a gain or loss there is evidence of, all comparisons considered; the last row
-    has none. Further metrics have tables of their own.
+    The row also names the site that it gains most from when the two collaborate alone, and the site that it would miss
+    most in the group of all (none without a gain or a cost). Both are shown only if models of such groups did better
+    than constants on most splits. It also shows the gain by the model of all other sites, trained without this site.
+    There is no gain if constants replaced models, also for training alone, on at least half of the splits. If constants
+    do as well as training alone at any site, they have a column (`Benefit`). The last two rows are means over sites,
+    unweighted and weighted by test samples. A star marks a gain or loss with evidence after correction for multiple
+    testing; the last row has none. Additional metrics have their own tables.
     """
     first, *further = benefit_values(benefit).items()
     return "\n\n".join([str(first[1]), *(f"{name}:\n\n{table!s}" for name, table in further)])
 
 
 def benefit_values(benefit: Benefit) -> dict[str, Table]:
-    """Return a table for every metric; below the last is what is to be said of them all."""
+    """Return a table for every metric, with the common notes below the last."""
     every = {benefit.metric: benefit, **benefit.also}
     tables = {name: _table(one) for name, one in every.items()}
     last = [*every][-1]
@@ -106,7 +106,7 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
 
 
 def sites_of_benefit(benefit: Benefit) -> Table:
-    """Return a row for every site: what it has alone, and what it gains by the way that is best in the mean."""
+    """Return a row for every site: its metric alone, and its gain by the way to train with the best mean."""
     (scale, digits, unit), (shown, of_alone, _) = scale_of(benefit), values_in(benefit)
     names, alone = [*benefit.names, "all sites"], (shown * benefit.scores["alone"].nanmean(0)).tolist()
     rows, many = [], benefit.about.get("rows") or {"train": benefit.train.tolist(), "test": benefit.test.tolist()}
@@ -123,7 +123,7 @@ def sites_of_benefit(benefit: Benefit) -> Table:
 
 
 def _reference(benefit: Benefit) -> Table:
-    """Return what scikit-learn's models reach in the mean over sites, and gain over training alone."""
+    """Return the mean metric over sites of scikit-learn's models, and their gain over training alone."""
     (shown, digits, _), (scale, gain_digits, unit) = values_in(benefit), scale_of(benefit)
     title = f"over training alone{unit if benefit.relative else ''}"
     columns = [Column("reference"), Column(f"mean {of_metric(benefit)}", "number", digits)]
@@ -178,7 +178,7 @@ def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
     grouped = float(worth[most]) > 0 and not any(map(benefit.by_constants, ("together", "without")))
     return [
         Cell(site),
-        Cell(round(float(benefit.train[k]))),  # of groups a mean over splits
+        Cell(round(float(benefit.train[k]))),  # with groups, a mean over splits
         Cell(round(float(benefit.test[k]))),
         *_cells(benefit, gains.values()),
         gain_cell(best, scale, subject=site_of(benefit, best.by)) if best and good else Cell(),
@@ -199,6 +199,6 @@ def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[Cell]:
 
 
 def _rivals(benefit: Benefit) -> bool:
-    """Tell whether constants do as well as training alone at any site."""
+    """Return whether constants do as well as training alone at any site."""
     constant, alone = benefit.constant.nanmean(0), benefit.scores["alone"].nanmean(0)
     return bool((constant >= alone if benefit.higher_is_better else constant <= alone).any())

@@ -23,16 +23,16 @@ LEVEL = 0.05
 
 @shown
 def comparison_answer(comparison: Comparison, reference: str | None = "local") -> str:
-    """Answer in words: is a method better than the reference, by how much, and what to do."""
+    """Answer in words whether a method is better than the reference, by how much, and what to do."""
     found = comparison_findings(comparison, reference)
-    return printable("\n".join(str(one) for one in found if one.code != "doubt"))  # warnings have told of doubts
+    return printable("\n".join(str(one) for one in found if one.code != "doubt"))  # doubts were issued as warnings
 
 
 def comparison_findings(comparison: Comparison, reference: str | None) -> list[Finding]:
-    """Return `comparison_answer` as findings, with one that says how many doubts about the data there are."""
+    """Return `comparison_answer` as findings, with one that counts the doubts about the data."""
     ranked = _ranked(comparison)
     if reference is not None:
-        ByName(comparison.chosen)[reference]  # a name that is not there is refused
+        ByName(comparison.chosen)[reference]  # rejects an unknown name
     if not ranked:
         return [Finding("no-mean", "methods", "No method has a mean that is defined on all seeds.")]
     others, better = [name for name in ranked if name != reference], list[str]()
@@ -69,12 +69,12 @@ def comparison_findings(comparison: Comparison, reference: str | None) -> list[F
 
 
 def doubts_about(last: Mapping[str, Result]) -> list[Finding]:
-    """Return what there is to say of the data of runs, each once."""
+    """Return the findings about the data of runs, without duplicates."""
     return [*{str(finding): finding for result in last.values() for finding in result.tasks.findings}.values()]
 
 
 def details_of(comparison: Comparison, reference: str | None, sites: SiteScores | None) -> Iterator[Finding]:
-    """Yield what the answer rests on, and what speaks against it."""
+    """Yield the basis of the answer, and its caveats."""
     ranked = _ranked(comparison)
     others = [name for name in ranked if name != reference]
     if ranked:
@@ -87,7 +87,7 @@ def details_of(comparison: Comparison, reference: str | None, sites: SiteScores 
 
 
 def _ranked(comparison: Comparison) -> list[str]:
-    """Return the methods of which a mean is known, the best first; simple tools beside them have no rank."""
+    """Return the methods with a known mean, the best first; baselines are not ranked."""
     whole = [name for name in _methods(comparison) if not failures(comparison, name)]
     means = {name: sum(comparison.values(name)) / len(comparison.chosen[name]) for name in whole}
     known = [name for name in whole if math.isfinite(means[name])]
@@ -95,7 +95,7 @@ def _ranked(comparison: Comparison) -> list[str]:
 
 
 def _claimed(comparison: Comparison, reference: str) -> list[str]:
-    """Return the methods of which something may be claimed, for all of which p-values are corrected."""
+    """Return the methods about which claims may be made; p-values are corrected for all of them."""
     return [name for name in _methods(comparison) if name != reference]
 
 
@@ -104,10 +104,10 @@ def _methods(comparison: Comparison) -> list[str]:
 
 
 def _no_better(comparison: Comparison, ranked: list[str]) -> tuple[list[str], str]:
-    """Return the methods whose mean is no better than that of constants, where these have a row, and what these are.
+    """Return the methods whose mean is no better than that of constants, if these have a row, with their description.
 
-    None where that says nothing of models: class frequencies are calibrated, and weights of classes move models away
-    from what metrics, which do not weigh classes, would have.
+    Empty if the comparison is not informative about models: class frequencies are calibrated, and class weights move
+    models away from the optimum of metrics, which ignore class weights.
     """
     tasks = next((result.tasks for result in comparison.results.values()), None)
     flat = "constants" if tasks is None else CONSTANTS.get(str(tasks.loss), "constants")
@@ -124,7 +124,7 @@ def _best_mean(comparison: Comparison, name: str) -> Finding:
 
 
 def _digits(comparison: Comparison) -> int:
-    """Return the decimals of means in a sentence."""
+    """Return the number of decimals of means in a sentence."""
     return 2 if comparison.share else 1 + decimals([v for name in comparison.chosen for v in comparison.values(name)])
 
 
@@ -178,7 +178,7 @@ def _of_sites(sites: SiteScores, name: str) -> Finding:
 
 
 def last_results(comparison: Comparison) -> dict[str, Result]:
-    """Return the results of the last seed, as the table of sites has them; none where samples are not all here."""
+    """Return the results of the last seed, as in the table of sites; none if some samples are in other processes."""
     kept, _ = results_by_name(comparison)
     tested = all("test" in one.tasks.splits and int(one.tasks.sizes("test").sum()) for one in kept.values())
     return kept if tested else {}

@@ -1,4 +1,4 @@
-"""`describe_table`: what a table holds before anything is run: its sites, its columns, and what is odd about them."""
+"""`describe_table`: the contents of a table before any run: its sites, its columns, and anomalies."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from graphcollab.data.tasks import Tasks
 from graphcollab.report._terms import FEW
 from graphcollab.report.values import Cell, Column, Table, decimals, number
 
-MOST_SITES = 50  # of a table in text
-TRAINABLE = 3  # rows of a site: to train on, for validation, and for testing
+MOST_SITES = 50  # maximum number of sites of a table in text
+TRAINABLE = 3  # minimum rows of a site: for training, for validation, and for testing
 
 
 @dataclass(frozen=True)
 class SiteRows:
-    """How many rows a site has, which share of values to predict from is ``missing``, and what is ``odd`` about it.
+    """Number of rows of a site, the share of ``missing`` input values, and anomalies (``odd``).
 
-    ``classes`` are the rows of each class that occurs; an amount has ``mean`` and standard ``deviation`` (of n − 1), a
-    time until an event ``events``, the rows in which one was seen.
+    ``classes`` counts the rows of each class that occurs; a real target has ``mean`` and standard ``deviation`` (with
+    n − 1), an event time has ``events``, the number of rows with an observed event.
     """
 
     name: str
@@ -52,10 +52,10 @@ class SiteRows:
 
 @dataclass(frozen=True)
 class ColumnValues:
-    """In which share of rows a column has no value, in all and at the ``site`` where most lack ("" where none does).
+    """Share of rows without a value, in all and at the ``site`` with the largest share ("" if there is none).
 
-    ``categories`` are the rows of each category; numbers have ``ends``, the smallest and the largest. ``of_site`` ones
-    differ between sites, and never within one.
+    ``categories`` counts the rows of each category; numbers have ``ends``, the minimum and the maximum. ``of_site``
+    columns differ between sites, but never within a site.
     """
 
     name: str
@@ -69,18 +69,18 @@ class ColumnValues:
 
 @dataclass(frozen=True)
 class Description:
-    """What a table holds, as numbers; as text by ``print``, and as a page by `page`.
+    """The contents of a table, as numbers; ``print`` shows them as text, and `page` as a page.
 
     Args:
         source: The file, if it is one.
         node, target, group: The columns of sites, targets and groups.
         total: The rows of all sites together.
-        ends: The smallest and the largest amount of the target.
-        loss, metric: What models are trained and judged by; "" where that is to be said first.
+        ends: Minimum and maximum of a real target.
+        loss, metric: Loss and metric of models; "" if they must be specified first.
         sites: The sites, in the order of `Tasks.names`.
-        columns: The columns to predict from.
-        findings: What is odd in the table, as in `Tasks.findings`.
-        refused: Why no tasks can be made of the table with these settings, "" if they can.
+        columns: The input columns.
+        findings: Anomalies in the table, as in `Tasks.findings`.
+        refused: The reason why tasks cannot be made from the table with these settings, "" if they can.
     """
 
     source: str
@@ -104,17 +104,17 @@ class Description:
 
 
 def describe_table(frame: Any, **settings: Any) -> Description:
-    """Describe a table before anything is run: sites, target, missing values, and what is odd.
+    """Describe a table before any run: sites, target, missing values, and anomalies.
 
-    Rows without a target or a site do not count. A table that `Tasks.from_frame` would refuse, since it has such rows
-    or sites of too few, is described all the same; ``refused`` says what the error would say.
+    Rows without a target or a site are ignored. A table that `Tasks.from_frame` would reject because of such rows or
+    sites with too few rows is described nevertheless; ``refused`` contains the error message.
 
     Args:
-        frame: A table, as `Tasks.from_frame` takes one.
+        frame: A table, as accepted by `Tasks.from_frame`.
         settings: Settings of `Tasks.from_frame`.
 
     Raises:
-        ValueError: If a column is not there or cannot be read.
+        ValueError: If a column does not exist or cannot be read.
 
     Example:
         >>> from graphcollab.report import describe_table
@@ -141,7 +141,7 @@ def describe_table(frame: Any, **settings: Any) -> Description:
         tasks, refused = _tasks(table, settings)
         usable = {"drop_missing_target": True}
         for further_setting in ({}, {"min_rows": max(given["min_rows"], TRAINABLE)}):
-            if tasks is None:  # for what else there is to find
+            if tasks is None:  # find the remaining anomalies
                 usable |= further_setting
                 tasks, further = _tasks(table, {**settings, **usable})
                 refused += f"; and then: {further}" * (further not in refused)
@@ -172,7 +172,7 @@ def _tasks(table: Any, settings: Mapping[str, Any]) -> tuple[Tasks | None, str]:
 def _counted(
     rows: Rows, amounts: bool, tested: float
 ) -> tuple[tuple[SiteRows, ...], SiteRows, tuple[ColumnValues, ...]]:
-    """Return what the rows of every site are, those of all together, and what every column holds."""
+    """Return the description of the rows of every site, of all together, and of every column."""
     sites, many = rows.sites, rows.sites.rows.sizes.numpy()
     owner, (words, codes) = sites.owner.numpy(), factorized(rows.values)
     lacking = np.stack([np.bincount(owner[lacks(one)], minlength=len(many)) for one in rows.read.values()])  # [D, K]
@@ -219,7 +219,7 @@ def _counted(
 
 
 def _of_site(owner: np.ndarray, words: Sequence[str], codes: np.ndarray) -> bool:
-    """Tell whether a column has several values, but one at most at every site."""
+    """Return whether a column has several values, but at most one at every site."""
     pairs = np.unique(np.stack([owner, codes])[:, codes >= 0], axis=1)
     return len(words) > 1 and len(np.unique(pairs[0])) == pairs.shape[1]
 
@@ -230,7 +230,7 @@ def _frequencies(words: Sequence[str], codes: np.ndarray) -> dict[str, int]:
 
 
 def summary(description: Description) -> list[Finding]:
-    """Say what a row, a site and the target are, by what models are judged, and at which sites something is odd."""
+    """Describe a row, a site, the target, the metric of models, and the sites with anomalies."""
     total, sites, target = description.total, description.sites, description.target
     sizes = sorted(site.rows for site in sites)
     grouped = f"; rows of one {description.group!r} belong together" * bool(description.group)
@@ -291,7 +291,7 @@ def _percent(share: float) -> str:
 
 
 def sites_described(description: Description, most: int | None = None) -> Table:
-    """Return the table of sites; of more than ``most`` those with something odd, and the smallest."""
+    """Return the table of sites; with more than ``most``, those with anomalies and the smallest."""
     sites, total, classes = description.sites, description.total, description.total.classes
     odd = [len({one.code for one in site.odd} - {"few-rows"}) for site in sites]
     order = sorted(range(len(sites)), key=lambda k: (-odd[k], sites[k].rows))
@@ -325,7 +325,7 @@ def sites_described(description: Description, most: int | None = None) -> Table:
 
 
 def columns_described(description: Description) -> Table:
-    """Return the table of the columns to predict from."""
+    """Return the table of the input columns."""
     shares = [Column(f"{what} (%)", "number", 1) for what in ("missing", "most at a site")]
     heads = [Column("column"), Column("kind"), *shares, Column("values")]
 

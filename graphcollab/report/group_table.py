@@ -1,4 +1,4 @@
-"""How good models are for groups of rows, such as women and men, or bands of age."""
+"""The quality of models for groups of rows, such as women and men, or age bands."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from graphcollab.report.site_table import SMALL, results_by_name
 from graphcollab.report.values import Cell, Column, Table, shown, shown_in
 from graphcollab.train import Result
 
-FEW, MOST = 6, 20  # different numbers that are groups as they are, and words that have a row
+FEW, MOST = 6, 20  # maximum number of distinct numbers that are groups themselves, and of words with a row
 LEVEL = 0.05
-RANKS = ("auc", "concordance")  # metrics by which outputs of one model are ordered
-KEYS = 1000  # draws of one site have other keys than those of the next
+RANKS = ("auc", "concordance")  # metrics that rank outputs of one model
+KEYS = 1000  # offset between the keys of the draws of two sites
 
 
 @shown
@@ -42,20 +42,21 @@ def group_table(
     metrics: AnyMetrics = None,
     resamples: Count = 1000,
 ) -> Table:
-    """Return how good every method's models are for groups of test rows, those of all sites together.
+    """Return the metrics of every method's models for groups of test rows, over all sites.
 
     A star marks a group for which models are worse than for all other rows: the bootstrap interval of the difference
-    leaves out 0, corrected (Bonferroni) for all cells of the table. Groups of fewer than 20 rows have none, and no
-    group has where rows belong together (``group=``), as rows are drawn one by one. AUC and concordance rank only rows
-    of one site, and are means over sites by rows. Models are those of the last seed.
+    excludes 0, with Bonferroni correction for all cells of the table. Groups of fewer than 20 rows have none, and no
+    group has one if rows belong together (``group=``), since rows are drawn one by one. AUC and concordance rank only
+    rows of one site, and are means over sites weighted by rows. Models are those of the last seed.
 
     Args:
-        frame: The table that the tasks were made of.
-        column: Its column that names the groups; models need not read it. Of many words the 20 most frequent have rows.
-        bands: Where bands of a column of numbers end, such as ``[40, 60]``. Default: at its quartiles, where it has
-            more than 6 different values.
+        frame: The table that the tasks were made from.
+        column: The column that names the groups; models need not use it. With many words, the 20 most frequent have
+            rows.
+        bands: Upper ends of the bands of a numeric column, such as ``[40, 60]``. Default: its quartiles, if it has
+            more than 6 distinct values.
         metrics: A metric, or several. Default: the tasks' own.
-        resamples: How often rows are drawn.
+        resamples: Number of bootstrap resamples.
 
     Returns:
         A table to ``print``.
@@ -96,7 +97,7 @@ def group_table(
 def _drawn(
     judge: Metric, samples: Sequence[Tensor], mask: Tensor, owner: Tensor, resamples: int, key: int
 ) -> tuple[float, Tensor]:
-    """Return a metric of some rows, and of as many drawn among them, [B]: means by rows over those of one owner."""
+    """Return a metric of the given rows, and of their resamples, [B]: row-weighted means over owners for ranks."""
     values, drawn, sizes = [torch.zeros(0)], [torch.zeros(0, resamples)], []
     for one in owner[mask].unique().tolist():
         outputs, targets, *weight = (part[mask & (owner == one)] for part in samples)
@@ -111,7 +112,7 @@ def _drawn(
 
 
 def _values(tasks: Tasks, frame: Any, name: str) -> np.ndarray:
-    """Return the values of a column of a table in the test rows of all nodes, node after node."""
+    """Return the values of a table column in the test rows of all nodes, node after node."""
     tasks.require_here(torch.arange(tasks.num_nodes), ": groups are of rows of all nodes")
     split, told = tasks.splits["test"], tasks.preparation
     row = tasks.pools[split.pool].row
@@ -128,7 +129,7 @@ def _values(tasks: Tasks, frame: Any, name: str) -> np.ndarray:
 
 
 def _groups(values: np.ndarray, bands: Sequence[float] | None) -> tuple[list[str], Tensor]:
-    """Return names of groups, the last for rows without a value, and which of them every row is of."""
+    """Return the names of groups, the last for rows without a value, and the group of every row."""
     words, codes = factorized(values)
     names, place = [*words], np.arange(len(words))
     if values.dtype.kind != "O" and (bands or len(words) > FEW):
@@ -144,7 +145,7 @@ def _groups(values: np.ndarray, bands: Sequence[float] | None) -> tuple[list[str
 
 
 def _tested(result: Result) -> list[Tensor]:
-    """Return outputs, targets and, of some, weights of the test samples of all nodes, node after node."""
+    """Return outputs, targets and optional weights of the test samples of all nodes, node after node."""
     found: dict[int, list[Tensor]] = {}
     for chunk in result.env.engine.predict(Rows.own(result.stacks), "test"):
         parts = [part.detach().cpu() for part in (chunk.outputs, chunk.targets, chunk.weight) if part is not None]

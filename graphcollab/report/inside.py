@@ -1,4 +1,4 @@
-"""What is in models: what they rely on, and what linear ones say in the units of the table."""
+"""Inspection of models: the importance of inputs, and coefficients of linear models in the units of the table."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ from graphcollab.train import Result
 from graphcollab.train.run import run
 
 _SHUFFLE_STREAM, _RESAMPLE_STREAM = 181, 182
-PROBES, FAR = 100, 1e3  # rows of a site at which models are held to be linear, and at so many times their distance
-LEVEL = 0.95  # of intervals
+PROBES, FAR = 100, 1e3  # rows per site for testing linearity, and the factor by which their distance is extended
+LEVEL = 0.95  # confidence level of intervals
 
 
 @shown
 def importance_table(
     comparison: Comparison, method: str | None = None, metric: AnyMetric | None = None, repeats: Count = 10
 ) -> Table:
-    """Return by how much the test metric of a method's models gets worse where a column of the table is shuffled.
+    """Return the deterioration of the test metric of a method's models when a column of the table is shuffled.
 
     Values are shuffled among the test rows of each site (permutation importance); models are those of the last seed.
-    Columns that say the same stand in for each other. What matters to a model need not be a cause.
+    Redundant columns substitute for each other. A column that matters to a model need not be a cause.
 
     Args:
-        metric: What gets worse. Default: the tasks' own metric.
-        repeats: How often each column is shuffled.
+        metric: The metric that deteriorates. Default: the tasks' own metric.
+        repeats: Number of shuffles of each column.
 
     Returns:
-        A table to ``print``, those columns first that matter most.
+        A table to ``print``, with the most important columns first.
     """
     name, result = chosen_result(comparison, method)
     tasks, engine, rows = result.tasks, result.env.engine, Rows.own(result.stacks)
@@ -68,7 +68,7 @@ def importance_table(
         return sign * (base - score_rows(engine.on(shuffled), rows, "test", judged)[1])
 
     def alike(inputs: slice) -> Tensor:
-        """Return the sites all of whose test rows have the same value, [K]."""
+        """Return a mask of the sites whose test rows all have the same value, [K]."""
         varied = (own[:, inputs] != own[split.ptr[owner], inputs]).any(1)
         return torch.bincount(owner[varied], minlength=tasks.num_nodes) == 0
 
@@ -97,24 +97,25 @@ def importance_table(
 def coefficient_table(
     comparison: Comparison, method: str | None = None, resamples: Annotated[int, range(2, 10_000)] = 50
 ) -> Table:
-    """Return the coefficients of a method's linear models, of each site and in the mean, with 95 % intervals.
+    """Return the coefficients of a method's linear models, per site and on average, with 95 % intervals.
 
-    They are by how much the log odds of the second class, or the amount, changes with a unit of a column of numbers, or
-    from the first category to another. Intervals are t-intervals by the standard deviation over refits: the method is
-    run again, as many rounds as made these models, from other initial models, on training and validation rows drawn
-    with replacement within each site, whole groups where there are some. They say what other rows of these sites would
-    have brought with the same settings, and are of fits that are shrunk where training stopped early.
+    A coefficient is the change in the log odds of the second class, or in the real target, per unit of a numeric
+    column, or from the first category to another. Intervals are t-intervals with the standard deviation over refits:
+    the method is run again, for as many rounds as made these models, from other initial models, on training and
+    validation rows drawn with replacement within each site (whole groups, if there are groups). They cover the
+    variation over other rows of these sites with the same settings, and belong to fits that are shrunk by early
+    stopping.
 
     Args:
-        resamples: How often the method is run again.
+        resamples: Number of reruns of the method.
 
     Returns:
-        A table to ``print``, with one column where all sites have the same model.
+        A table to ``print``, with a single column if all sites have the same model.
 
     Raises:
-        ValueError: If models are not linear, or have more than two classes or several amounts.
+        ValueError: If models are not linear, or have more than two classes or several real targets.
     """
-    from scipy.stats import t  # here, since importing it takes long
+    from scipy.stats import t  # imported here because it is slow
 
     name, result = chosen_result(comparison, method)
     tasks, linear = result.tasks, linear_parts(result)
@@ -122,7 +123,7 @@ def coefficient_table(
         raise UnsupportedError("method", f"the models of {name} are not linear in their inputs")
     if linear.size(1) > 1 + (tasks.loss == "cross_entropy"):
         raise UnsupportedError("method", f"coefficients are of two classes or one amount, not of {linear.size(1)}")
-    with own_filter("ignore"):  # what there is to say of runs was said of the first
+    with own_filter("ignore"):  # findings of runs were reported for the first
         again = [linear_parts(_run_again(result, b)) for b in range(resamples)]
     outputs = torch.stack([linear, *(cast(Tensor, one) for one in again)])  # [1 + B, K, C, 1 + D]
     names, values = _in_units(tasks, outputs[:, :, -1] - (outputs[:, :, 0] if linear.size(1) == 2 else 0))
@@ -133,7 +134,7 @@ def coefficient_table(
     rows = []
     for row, middle, wide in zip(names, values[0].T, half.T, strict=True):
         ends = torch.stack([middle, middle - wide, middle + wide], 1).tolist()
-        ends = ends[:1] if torch.allclose(middle, middle[:1], rtol=1e-4) else ends  # one number, where sites are alike
+        ends = ends[:1] if torch.allclose(middle, middle[:1], rtol=1e-4) else ends  # one number if sites are equal
         digits = _decimals(wide, 2)
         rows.append([Cell(row), *(Cell(mean, interval=(low, high), digits=digits) for mean, low, high in ends)])
     said = (
@@ -163,7 +164,7 @@ def chosen_result(comparison: Comparison, method: str | None = None) -> tuple[st
 
 
 def inputs_of(tasks: Tasks) -> list[tuple[str, slice]]:
-    """Return the columns of the table, each with the inputs that it became; without one every input is a column."""
+    """Return the columns of the table with their inputs; without a table, every input is a column."""
     if tasks.preparation is None:
         return [(f"input {d}", slice(d, d + 1)) for d in range(tasks.input_shape[0])]
     ends = accumulate((len(column.features) for column in tasks.preparation.columns), initial=0)
@@ -173,7 +174,7 @@ def inputs_of(tasks: Tasks) -> list[tuple[str, slice]]:
 def _site_columns(
     tasks: Tasks, split: str, most: int, digits: int | None = None
 ) -> tuple[dict[int, Column], list[Finding]]:
-    """Return columns of a table by sites, of many those with most samples of a split, and what is to be said then."""
+    """Return table columns for sites, the ones with most samples in a split if there are many, with a note about it."""
     many = tasks.num_nodes
     kept = sorted(tasks.sizes(split).argsort(descending=True, stable=True)[:most].tolist())
     said = f"of {many} sites those {most} with the most {split} rows have a column" * (many > most)
@@ -181,13 +182,13 @@ def _site_columns(
 
 
 def _decimals(values: Tensor, significant: int) -> int:
-    """Return with how many decimals the largest of some values has so many significant digits, at least."""
+    """Return the number of decimals at which the largest of the values has at least so many significant digits."""
     largest = float(values.nan_to_num(0, 0, 0).abs().max())
     return max(significant - 1 - math.floor(math.log10(largest)), 0) if largest else 1
 
 
 def linear_parts(result: Result) -> Tensor | None:
-    """Return intercepts and slopes of every node's model, [K, C, 1 + D] float64; None where a model is not linear."""
+    """Return intercepts and slopes of every node's model, [K, C, 1 + D] float64; None if a model is not linear."""
     tasks, found = result.tasks, []
     split, pool = tasks.splits["train"], tasks.pools[tasks.splits["train"].pool]
     if not pool.inputs.is_floating_point():
@@ -205,7 +206,7 @@ def linear_parts(result: Result) -> Tensor | None:
 
 
 def resampled(tasks: Tasks, seed: int, number: int) -> Tasks:
-    """Return tasks whose rows to train on and to validate are drawn with replacement, whole groups of each node."""
+    """Return tasks with training and validation rows drawn with replacement, or whole groups, within each node."""
     splits = dict(tasks.splits)
     for name in {"train", "val"} & splits.keys():
         split, group, parts = splits[name], tasks.pools[splits[name].pool].group, []
@@ -220,7 +221,7 @@ def resampled(tasks: Tasks, seed: int, number: int) -> Tasks:
 
 
 def _run_again(result: Result, number: int) -> Result:
-    """Run a method on other rows, from other initial models: weights that hardly move are not certain."""
+    """Run a method on other rows, from other initial models: weights that hardly move are still uncertain."""
     tasks, history = resampled(result.tasks, result.env.seed, number), result.history
     allowed = result.data.get("allowed")
     graph = None if allowed is None else Data(edge_index=allowed.edge_index, num_nodes=tasks.num_nodes)
@@ -237,7 +238,7 @@ def _run_again(result: Result, number: int) -> Result:
 
 
 def _in_units(tasks: Tasks, weights: Tensor) -> tuple[list[str], Tensor]:
-    """Return coefficients' names and values [..., K, F] in units of the table, of weights [..., K, 1 + D]."""
+    """Return coefficient names and values [..., K, F] in units of the table, given weights [..., K, 1 + D]."""
     intercept, slopes, told = weights[..., :1], weights[..., 1:], tasks.preparation
     if told is None:
         return [*(name for name, _ in inputs_of(tasks)), "intercept"], torch.cat([slopes, intercept], -1)

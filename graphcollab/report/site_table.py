@@ -1,4 +1,4 @@
-"""How good every site's model is, site by site, with what its few samples leave open."""
+"""The quality of every site's model, site by site, with bootstrap intervals."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from graphcollab.report.values import Cell, Column, Table, decimals, shown, show
 from graphcollab.train import Result
 from graphcollab.train.fingerprint import digests
 
-SMALL = 20  # samples, below which percentile intervals are too narrow to go without a word
+SMALL = 20  # samples, below which percentile intervals are reported as too narrow
 Results: TypeAlias = Annotated[
     Result | Mapping[str, Result] | Comparison, "what run or compare returns, or results by the names of their methods"
 ]
@@ -40,20 +40,21 @@ Results: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class SiteScores:
-    """Metrics of every site and method, with bootstrap intervals; what `site_table` returns.
+    """Metrics of every site and method, with bootstrap intervals; the result of `site_table`.
 
-    ``str`` writes a table with a row per site for every metric, and below it the means over sites that have a value.
-    The samples in the last row are those of all sites with a value in some column. Where a model has diverged there are
-    no means; sites that have left (`graphcollab.components.Participation`) have a row, and are in no mean. `rows` are
-    the numbers, which `to_csv` writes to a file.
+    ``str`` formats a table with a row per site for every metric, followed by the means over sites with a value. The
+    samples in the last row are those of all sites with a value in some column. If a model has diverged, there are no
+    means; sites that have left (`graphcollab.components.Participation`) have a row, but are excluded from means. `rows`
+    holds the numbers, which `to_csv` writes to a file.
 
     Args:
-        scores: For every method the metrics of all sites.
-        intervals: For every method the ends of the metrics' intervals, [M, K, 2].
-        differences: For every method but the reference the difference to it and the ends of its interval, [M, K, 3].
+        scores: Metrics of all sites, by method.
+        intervals: Ends of the metrics' intervals, by method, [M, K, 2].
+        differences: Difference to the reference and the ends of its interval, by method except the reference,
+            [M, K, 3].
         reference: Name of the method that the others are compared with, or None.
-        about: What the numbers are, in what units, where methods were not compared on the same terms, and which sites
-            have few samples of their rarer class.
+        about: Notes on the meaning and units of the numbers, on unequal terms of comparison, and on sites with few
+            samples of their rarer class.
     """
 
     scores: Mapping[str, Scores]
@@ -64,7 +65,7 @@ class SiteScores:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The numbers, one dictionary per site, metric and method; what has no value is NaN.
+        """The numbers, one dictionary per site, metric and method; missing values are NaN.
 
         ``site``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
         ``difference``, ``difference_low`` and ``difference_high``.
@@ -81,14 +82,14 @@ class SiteScores:
         return out
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write `rows` to a file, whole or not at all; what has no value is empty."""
+        """Write `rows` to a file atomically; missing values are empty."""
         rows = self.rows
         cells = (["" if value != value else value for value in row.values()] for row in rows)
         return write_csv(path, list(rows[0]), cells)
 
     @property
     def tables(self) -> list[Table]:
-        """A table for every metric; below the last is what is to be said of them all."""
+        """A table for every metric, with the common notes below the last."""
         tables = [self._table(m) for m in range(len(self._first.metrics))]
         return [*tables[:-1], tables[-1].noting(*self._notes())]
 
@@ -124,7 +125,7 @@ class SiteScores:
         return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every site, {metric}")
 
     def _columns(self, m: int) -> Iterator[tuple[Column, Tensor, list[Scores]]]:
-        """Yield values and the ends of their intervals, [K, 3], of all methods, and differences; and whose they are."""
+        """Yield values and interval ends, [K, 3], of all methods and differences, with their scores."""
         metric = self._first.metrics[m]
         share = metric.name in SHARES
         scale, digits, unit = shown_in(share, 1)
@@ -172,7 +173,7 @@ def _missing(scores: Scores, metric: Metric, k: int) -> str:
 
 
 def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
-    """Return the weighted mean of known values [K], none where a model has diverged."""
+    """Return the weighted mean of known values [K], empty if a model has diverged."""
     weight = weight.double()[known]
     note = f"{int(known.sum())} of {len(known)} sites" * (not bool(known.all()))
     return Cell(None if lost else float((weight * values[known]).sum() / weight.sum()), note=note)
@@ -184,7 +185,7 @@ def _cell(value: Sequence[float]) -> Cell:
 
 
 def sites_of_comparison(sites: SiteScores, reference: str) -> Table:
-    """Return a row for every site: the first metric by the reference, and by the method that does best there."""
+    """Return a row for every site: the first metric for the reference, and for the best method at this site."""
     first, others = sites.scores[reference], [*sites.differences]
     metric, values = first.metrics[0], first[first.metrics[0].name]
     (scale, digits, unit), sign = shown_in(metric.name in SHARES, 1), 1 if metric.higher_is_better else -1
@@ -217,22 +218,22 @@ def site_table(
 ) -> SiteScores:
     """Return a table with a row per site: its samples, and every method's metrics with bootstrap intervals.
 
-    Intervals are percentiles of the metric over resamples of a site's own samples. They say what so few samples leave
-    open, with models and data as they are; for what another partition or seed would have brought, see `paired_table`.
-    Samples of one group are drawn together. Differences to a reference are of the same resamples (a paired bootstrap).
-    A site with fewer than two samples has no interval; one whose metric is not defined (an AUC of one class) has no
-    value, a warning names it, and means are over the others. Lines below the table name sites with fewer than 20
-    samples, whose intervals are too narrow, and say why others have none.
+    Intervals are percentiles of the metric over resamples of a site's own samples. They express the uncertainty due to
+    the number of samples, with models and data fixed; for the variation over other partitions or seeds, see
+    `paired_table`. Samples of one group are drawn together. Differences to a reference use the same resamples (a paired
+    bootstrap). A site with fewer than two samples has no interval. A site whose metric is undefined (an AUC of one
+    class) has no value, a warning names it, and means are over the other sites. Notes below the table name sites with
+    fewer than 20 samples, whose intervals are too narrow, and explain missing intervals.
 
     Args:
-        results: What `run` or `compare` returns, or results by method. A comparison shows the last seed, with the
-            chosen settings; a method that failed there is left out, and named.
+        results: The output of `run` or `compare`, or results by method. A comparison shows the last seed, with the
+            chosen settings; a method that failed on it is omitted, with a note.
         metrics: A name, a ``Metric`` or a function, or several of them. Default: the tasks' own.
-        reference: Name of the method that differences are taken to, such as ``"local"``. Default: there are none.
-        split: Which samples the models are judged on.
-        confidence: Level of the intervals.
-        resamples: How often samples are drawn.
-        seed: Seed of the draw.
+        reference: Name of the method for differences, such as ``"local"``. Default: no differences.
+        split: The samples on which the models are evaluated.
+        confidence: Confidence level of the intervals.
+        resamples: Number of bootstrap resamples.
+        seed: Seed of the resamples.
 
     Returns:
         A `SiteScores` to ``print``, with ``rows`` and ``to_csv(path)``.
@@ -246,18 +247,18 @@ def site_table(
     first = next(iter(many.values()))
     _require_same_samples(many, split)
     judged = as_metrics(metrics, first.tasks.metric)
-    with own_filter("ignore", code="quality", subject="metric"):  # it is said below, once for all methods
+    with own_filter("ignore", code="quality", subject="metric"):  # reported below, once for all methods
         scores = {name: result.scores(judged, split) for name, result in many.items()}
     _warn_of_undefined(scores, split)
-    drawn = {}  # [M, K, B]; NaN of nodes elsewhere, without a value, or with one sample
+    drawn = {}  # [M, K, B]; NaN for nodes in other processes, without a value, or with one sample
     for name, result in many.items():
         values = bootstrap_nodes(result.env.engine, result.stacks, split, judged, resamples, seed)
         unknown = _stacked(scores[name]).isnan() | (scores[name].sizes < 2)
         drawn[name] = values.masked_fill(unknown[..., None], torch.nan)
 
-    def interval(values: Tensor) -> Tensor:  # published are its ends, which say less than every resample
+    def interval(values: Tensor) -> Tensor:  # only its ends are published, which reveal less than all resamples
         ends = percentile_interval(values, confidence)
-        alike = ends[..., :1] == ends[..., 1:]  # resamples of one kind say nothing of others
+        alike = ends[..., :1] == ends[..., 1:]  # identical resamples carry no information about the variation
         own = ends.masked_fill(alike, torch.nan).transpose(0, 1).contiguous()
         return first.env.plane.publish(own).transpose(0, 1)
 
@@ -294,7 +295,7 @@ def _rare(tasks: Tasks, split: str) -> list[Finding]:
 
 
 def results_by_name(results: Results) -> tuple[dict[str, Result], str]:
-    """Return results of one seed by name, and which seed that is, of how many, and without which methods."""
+    """Return results of one seed by name, and a note on that seed, the number of seeds, and omitted methods."""
     if not isinstance(results, Comparison):
         many = {results.method.name: results} if isinstance(results, Result) else dict(results)
         return many, f"seed {next(iter(many.values())).env.seed} of the run" if many else "none was given"
@@ -311,7 +312,7 @@ def _require_same_samples(many: Mapping[str, Result], split: str) -> None:
         if other.tasks is one.tasks:
             continue
         same = one.tasks.names == other.tasks.names and torch.equal(_held(one.tasks, split), _held(other.tasks, split))
-        if not all(one.env.plane.all_gather_object(same)):  # each process knows the samples of its own nodes
+        if not all(one.env.plane.all_gather_object(same)):  # each process has the samples of its own nodes
             raise MismatchError(
                 "results",
                 f"{first!r} and {name!r} have other sites or other {split} samples (seeds {one.env.seed} and "
@@ -320,7 +321,7 @@ def _require_same_samples(many: Mapping[str, Result], split: str) -> None:
 
 
 def _held(tasks: Tasks, split: str) -> Tensor:
-    """Return how many samples of a split every node has, and checksums of those that are here, [4, K]."""
+    """Return the number of samples of every node in a split, and checksums of the local ones, [4, K]."""
     if split not in tasks.splits:
         return torch.empty(0)
     held = tasks.splits[split]

@@ -1,4 +1,4 @@
-"""Comparisons as text and JSON: how good methods are, and how they differ; no numbers of what failed on a seed."""
+"""Comparisons as text and JSON: the quality of methods and their differences, without numbers of failed methods."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ FEW_SEEDS = {
 def results_table(comparison: Comparison, settings: bool = True, reference: str | None = None) -> str:
     """Return mean test metric, worst 10 %, worst 20 % and spread over sites, bytes and seconds of every method.
 
-    It is Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, and more. The worst 10 % are shown from 20 nodes on, the worst 20
-    % from 10 on; of fewer sites, `site_table` shows every one. Columns with nothing in them are left out: "sites" says
-    over how many the means are where the metric of some is not defined, "isolated" how many diverged and were left
-    behind (the most on any seed), "found" what was found wrong with runs, and "models" how many models each site
-    trained. Lines below say where methods were not compared on the same terms, and which sites count in means with
-    fewer than five test samples.
+    It extends Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
+    2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. The worst 10 % are shown from 20 nodes on, the worst 20 %
+    from 10 on; for fewer sites, `site_table` shows each of them. Empty columns are omitted: "sites" is the number of
+    sites in the means if the metric of some is undefined, "isolated" the number that diverged and were isolated (the
+    maximum over seeds), "found" lists problems with runs, and "models" is the number of models that each site trained.
+    Notes below state if methods were compared on unequal terms, and which sites with fewer than five test samples are
+    included in means.
 
     Args:
         settings: Whether to add the chosen settings, if any; those of different seeds are separated by "or".
         reference: Name of a method, such as ``"local"``. Adds the mean test loss, and the share of sites that do better
-            than with it on the same seed ("Imp. (%)" in Table 2 of `CoBo <https://arxiv.org/abs/2409.05539>`_), mean
-            over seeds.
+            than with the reference on the same seed ("Imp. (%)" in Table 2 of `CoBo
+            <https://arxiv.org/abs/2409.05539>`_), mean over seeds.
 
     Example:
         >>> from graphcollab.analysis.trial import Trial
@@ -75,7 +75,7 @@ def results_values(comparison: Comparison, settings: bool = True, reference: str
 
 
 def _columns(comparison: Comparison, settings: bool, reference: str | None) -> Iterator[tuple[Column, CellOf]]:
-    """Yield columns, and what makes the cell of a method of its name and its row in `Comparison.rows`."""
+    """Yield columns, each with a function from a method's name and its row in `Comparison.rows` to a cell."""
     rows = [*comparison.rows().values()]
     scale, digits, unit = shown_in(comparison.share, 2)
 
@@ -152,7 +152,7 @@ def _notes_of_results(comparison: Comparison, reference: str | None) -> list[Fin
 
 
 def _few_tested(comparison: Comparison) -> list[Finding]:
-    """Say which sites count in means with next to no test samples."""
+    """Report sites with very few test samples that are included in means."""
     few_of = comparison.tested_on_fewer_than(FEW)
     if not few_of:
         return []
@@ -173,14 +173,14 @@ def paired_table(
 ) -> str:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    Lines below say whether intervals are corrected for samples that seeds share, and what differences may come of
-    alone, such as other work (see `results_table`). Where one of the two failed on a seed, or has no value there, the
-    cell says so.
+    Notes below state whether intervals are corrected for samples that seeds share, and other causes of differences,
+    such as unequal work (see `results_table`). If a method or the reference failed or has no value on a seed, the cell
+    says so.
 
     Args:
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.
-        confidence: Level of the interval.
-        over: What intervals are of, ``"samples"`` or ``"seeds"``; see `Comparison.paired`.
+        confidence: Confidence level of the interval.
+        over: The variation that intervals cover, over ``"samples"`` or ``"seeds"``; see `Comparison.paired`.
 
     Example:
         >>> from graphcollab.analysis.trial import Trial
@@ -261,14 +261,15 @@ def _of_tasks(comparison: Comparison) -> list[Finding]:
 
 @shown
 def results_json(comparison: Comparison, reference: str | None = None, **more: Any) -> str:
-    """Return a comparison as JSON text; numbers that are not defined are null.
+    """Return a comparison as JSON text; undefined numbers are null.
 
-    ``methods`` holds the columns of `Comparison.rows` for every method, means over seeds, and in ``per_seed`` of each,
-    with the ``failure`` of those that failed. Beside it are the chosen ``settings``, in ``paired`` the differences to
-    the reference with 95 % intervals (none where a mean is not defined), and the ``versions``. Shares are in percent.
+    ``methods`` has the columns of `Comparison.rows` for every method, means over seeds, and in ``per_seed`` those of
+    each seed, with the ``failure`` of those that failed. The other entries are the chosen ``settings``, in ``paired``
+    the differences to the reference with 95 % intervals (none if a mean is undefined), and the ``versions``. Shares are
+    in percent.
 
     Args:
-        more: Further entries, such as a script's arguments.
+        more: Additional entries, such as a script's arguments.
     """
     scale = 100.0 if comparison.share else 1.0
 
@@ -291,11 +292,11 @@ def results_json(comparison: Comparison, reference: str | None = None, **more: A
                 paired[name][of] = {**numbers, "reference": reference}
     content = {"methods": methods, "settings": settings, "paired": paired, "metric": comparison.metric}
     text = json.dumps({**content, "versions": versions(), **more}, default=str)
-    plain = json.loads(text, parse_constant=lambda constant: None)  # JSON knows neither NaN nor infinity
+    plain = json.loads(text, parse_constant=lambda constant: None)  # JSON supports neither NaN nor infinity
     return json.dumps(plain, indent=2) + "\n"
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what numbers depend on."""
+    """Return the versions of software that affects the numbers."""
     found = {"python": platform.python_version(), "graphcollab": __version__, "torch": torch.__version__}
     return found | {"torch-geometric": torch_geometric.__version__, "numpy": np.__version__}

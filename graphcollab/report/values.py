@@ -1,4 +1,4 @@
-"""`Table` and its cells, what a table of a report holds as values, and how text has them: no medium parses text."""
+"""`Table` and its cells: the values of a report's tables, and their text form; no output format parses text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from graphcollab.analysis.metrics.edges import SHARED
 
 Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "p-value"]
 MISSING = "–"
-MOST_PERCENT = 1000.0  # errors of more than eleven times as much are not told apart
+MOST_PERCENT = 1000.0  # larger percentages are reported only as exceeding this
 MOST_DECIMALS, LEAST_P = 12, 0.001
 
 shown = checked_with(
@@ -31,16 +31,16 @@ shown = checked_with(
         "reference": "Name of the method that the others are compared with.",
     }
 )
-"""Makes a function one of a table or figure: its arguments are checked, and those that many have are documented."""
+"""Decorator of table and figure functions: it checks their arguments and documents the common ones."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """A value of a table: a number or words; None and NaN are shown as missing.
 
-    ``unit`` follows the number, ``subject`` stands in front of it, ``note`` in brackets; ``spread`` is a standard
-    deviation over seeds or runs, ``star`` evidence, ``mark`` a sign that a note below the table explains, and
-    ``digits`` are decimals other than the column's.
+    ``unit`` follows the number, ``subject`` precedes it, and ``note`` follows in brackets; ``spread`` is a standard
+    deviation over seeds or runs, ``star`` marks evidence, ``mark`` is a symbol that a note below the table explains,
+    and ``digits`` overrides the column's decimals.
     """
 
     value: float | str | None = None
@@ -55,7 +55,7 @@ class Cell:
 
     @property
     def order(self) -> float | None:
-        """The number by which the cell sorts, if any."""
+        """The sort key of the cell, if any."""
         value = self.interval[0] if self.value is None and self.interval else self.value
         return None if isinstance(value, str) or value is None or math.isnan(value) else value
 
@@ -65,8 +65,8 @@ class Column:
     """A column of a table.
 
     Args:
-        title: Its heading, with the unit.
-        form: How its numbers are written.
+        title: Heading, with the unit.
+        form: Format of its numbers.
         digits: Decimals of ``"number"``, ``"signed"`` and ``"gain"``; None: four significant digits.
     """
 
@@ -80,11 +80,11 @@ class Table:
     """A table.
 
     Args:
-        columns: Its columns; the first names the rows.
-        rows: Cells; those that a row lacks at its end are missing.
-        notes: Findings below it.
-        foot: How many rows at the end are means, which stay below the others.
-        caption: What it shows.
+        columns: The columns; the first names the rows.
+        rows: Cells; cells absent at the end of a row are missing.
+        notes: Findings below the table.
+        foot: Number of rows of means at the end, which stay below the others when sorting.
+        caption: Description of the contents.
     """
 
     columns: Sequence[Column]
@@ -94,11 +94,11 @@ class Table:
     caption: str = ""
 
     def noting(self, *notes: Finding) -> Table:
-        """Return the table with further notes."""
+        """Return the table with additional notes."""
         return replace(self, notes=[*self.notes, *notes])
 
     def records(self) -> list[dict[str, Any]]:
-        """Return what rows hold by the columns' titles, for JSON; of intervals [low, high]."""
+        """Return the rows by column title, for JSON; intervals as [low, high]."""
         found = []
         for row in self.rows:
             cells = {column.title: cell for column, cell in zip(self.columns, row, strict=False)}
@@ -113,14 +113,14 @@ class Table:
 
 
 def mean_cell(values: Sequence[float] | Tensor) -> Cell:
-    """Return the mean of values [S] and, of several, their standard deviation."""
+    """Return the mean of values [S] with their standard deviation, if there are several."""
     values = torch.as_tensor(values, dtype=torch.float64)
     several = len(values) > 1 and not bool(values.isnan().any())
     return Cell(float(values.mean()), spread=float(values.std()) if several else None)
 
 
 def cell_text(cell: Cell, column: Column) -> str:
-    """Write a cell, such as ``"Genf +3.0 (+1.0 … +5.0)*"``."""
+    """Format a cell, such as ``"Genf +3.0 (+1.0 … +5.0)*"``."""
     digits = column.digits if cell.digits is None else cell.digits
 
     def written(value: float | str | None) -> str:
@@ -139,9 +139,9 @@ def cell_text(cell: Cell, column: Column) -> str:
 
 
 def number(value: float, digits: int | None, signed: bool = False) -> str:
-    """Write a number with a fixed count of decimals, or with four significant digits where ``digits`` is None.
+    """Format a number with a fixed number of decimals, or with four significant digits if ``digits`` is None.
 
-    There are commas between thousands, and never an exponent.
+    Thousands are separated by commas, and there is never an exponent.
 
     Example:
         >>> number(12345.678, 1), number(12345.678, None), number(0.0001234567, None)
@@ -157,30 +157,30 @@ def number(value: float, digits: int | None, signed: bool = False) -> str:
 
 
 def decimals(values: Sequence[float]) -> int:
-    """Return with how many decimals most of some values have three significant digits or more."""
+    """Return the number of decimals at which most of the values have at least three significant digits."""
     known = sorted(abs(value) for value in values if math.isfinite(value) and value)
     return min(max(2 - math.floor(math.log10(known[len(known) // 2])), 0), MOST_DECIMALS) if known else 0
 
 
 def p_text(p_value: float) -> str:
-    """Write a p-value as in a sentence."""
+    """Format a p-value for use in a sentence."""
     return "p < 0.001" if p_value < LEAST_P else f"p = {p_value:.2g}"
 
 
 def gain_text(value: float, digits: int | None) -> str:
-    """Write a gain, in percent where it has ``digits``."""
+    """Format a gain, in percent if ``digits`` is given."""
     return number(value, digits, signed=True) if digits is None else bounded(value, digits, signed=True)
 
 
 def bounded(value: float, digits: int | None, signed: bool = False) -> str:
-    """Write percents, of thousands only that they are."""
+    """Format a percentage; above the maximum, only state that it is exceeded."""
     if abs(value) <= MOST_PERCENT or math.isnan(value):
         return number(value, digits, signed)
     return f"{'<' if value < 0 else '>'}{number(math.copysign(MOST_PERCENT, value), 0, signed)}"
 
 
 def byte_size(count: float) -> str:
-    """Write a number of bytes with a decimal unit."""
+    """Format a number of bytes with a decimal unit."""
     if math.isnan(count):
         return MISSING
     units = ("B", "kB", "MB", "GB", "TB", "PB")
@@ -202,7 +202,7 @@ FORMS: Mapping[Form, Callable[[float, int | None], str]] = {
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Align a table: the first column left, all others right; what a row lacks at its end is shown as missing."""
+    """Align a table: the first column left, all others right; cells absent at the end of a row are missing."""
     rows = [[*map(in_cell, row), *[MISSING] * (len(header) - len(row))] for row in rows]
     header = [*map(in_cell, header)]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
@@ -214,10 +214,10 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def in_cell(text: str) -> str:
-    """Return a text as a cell of a table shows it, in one line."""
+    """Format a text as a single line for a table cell."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def shown_in(share: bool, decimals: int) -> tuple[float, int | None, str]:
-    """Return by what a metric is multiplied, how many decimals it has, and its unit: shares are shown in percent."""
+    """Return the scale factor, the number of decimals and the unit of a metric: shares are shown in percent."""
     return (100.0, decimals, " (%)") if share else (1.0, None, "")

@@ -1,4 +1,4 @@
-"""Plain words for what a report speaks of: methods, metrics, and the table that was asked about."""
+"""Plain-language descriptions of methods, metrics, and the described table for reports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ METRICS = {
     "r2": ("R²", "the share of the variance that predictions explain"),
     "rmse": ("root mean squared error", "the root of the mean squared distance of predictions from the truth"),
 }
-"""What metrics are called, and what they are."""
+"""Display names and explanations of metrics."""
 
 WAYS = {
     "alone": "each site trains a model on its own rows only",
@@ -82,7 +82,7 @@ ADVICE = {
     "leave-out": "So do not let all collaborate: train {site} alone, and ask again without it, with new rows if you "
     "can, since these have shown which site to leave out.",
     "starred": "So collaborate where a star says that a site gains, by what it gains by; for the others train alone.",
-    "again": "So nothing is decided: this was a quick run ({quick}). Ask again with the usual numbers first.",
+    "again": "So nothing is decided{but}: this was a quick run ({quick}). Ask again with the usual numbers first.",
     "alone": "So train alone.",
     "longer": "So nothing can be said yet: models {which} do no better than {flat}. There may be nothing to learn from "
     "these columns; or train for longer, {rounds}, or by other steps, {lrs}.",
@@ -91,27 +91,27 @@ ADVICE = {
     "undecided": "So this is undecided, which is not a no. Until more is known train alone, or ask again with "
     "{many} samples.",
 }
-"""What is said of a benefit, by the codes of findings, and what is advised."""
+"""Statements about a benefit, by the codes of findings, and its advice."""
 
 
 def say(code: str, subject: str, numbers: Mapping[str, Any], **words: object) -> Finding:
-    """Return a finding in the words of `TEXTS`."""
+    """Return a finding worded by `TEXTS`."""
     return Finding(code, subject, TEXTS[code].format(**{**numbers, **words}), numbers)
 
 
 def metric_name(name: str) -> str:
-    """Return what people call a metric."""
+    """Return the display name of a metric."""
     return METRICS.get(name, (name, ""))[0]
 
 
 def metric_in_words(name: str, higher_is_better: bool) -> str:
-    """Return a metric's name, what it is, and which way it goes, as in a sentence."""
+    """Return a metric's name, explanation and direction for use in a sentence."""
     called, what = METRICS.get(name, (name, ""))
     return f"{called} ({what + '; ' * bool(what)}{'larger' if higher_is_better else 'smaller'} is better)"
 
 
 def way_in_words(name: str) -> str:
-    """Return what sites do by a method, or "" where it is not known: the first line of its docstring."""
+    """Return what sites do in a method, the first line of its docstring, or "" if unknown."""
     if name in WAYS or name not in methods.__all__:
         return WAYS.get(name, "")
     line = (inspect.getdoc(methods.get_method(name)) or "").partition("\n")[0].removesuffix(".")
@@ -121,13 +121,13 @@ def way_in_words(name: str) -> str:
 
 
 def explained(name: str, called: str = "") -> str:
-    """Return a way by name, and in brackets what it is, where that is known."""
+    """Return the name of a way to train, with an explanation in brackets if known."""
     what = way_in_words(name)
     return f"{called or name}{f' ({what})' * bool(what)}"
 
 
 def asked_of(about: Mapping[str, Any], source: str = "") -> str:
-    """Say what a table holds and what is predicted, of what `graphcollab.analysis.held.asked` returns."""
+    """Describe a table and the prediction target, given the output of `graphcollab.analysis.held.asked`."""
     rows, named = about.get("rows"), source or "The data"
     if not rows:
         return f"{source}." * bool(source)
@@ -145,7 +145,7 @@ def asked_of(about: Mapping[str, Any], source: str = "") -> str:
 
 
 def rows_used(about: Mapping[str, Any]) -> str:
-    """Say how many rows are learned from, choose settings, and are tested on."""
+    """Describe the numbers of rows for training, validation and testing."""
     many = {name: sum(held) for name, held in about.get("rows", {}).items()}
     uses = {"train": "to learn from", "val": "to choose settings by", "test": "to test on"}
     told = [f"{many[name]:,} {use}" for name, use in uses.items() if many.get(name)]
@@ -153,7 +153,7 @@ def rows_used(about: Mapping[str, Any]) -> str:
 
 
 def terms_of_benefit(benefit: Benefit) -> list[tuple[str, str]]:
-    """Return what the words of a benefit's page mean."""
+    """Return the glossary of a benefit's page."""
     every, flat = [benefit, *benefit.also.values()], benefit.flat or "what its training rows say by themselves"
     return [
         *((one.metric, metric_in_words(one.metric, one.higher_is_better)) for one in every),
@@ -171,7 +171,7 @@ def terms_of_benefit(benefit: Benefit) -> list[tuple[str, str]]:
 
 
 def terms_of_comparison(comparison: Comparison) -> list[tuple[str, str]]:
-    """Return what the words of a comparison's page mean."""
+    """Return the glossary of a comparison's page."""
     return [
         (comparison.metric, metric_in_words(comparison.metric, comparison.higher_is_better)),
         *_ways([*comparison.chosen]),

@@ -1,7 +1,7 @@
-"""Who listens to whom: topologies, self-loops, sparsification and neighbor augmentation as PyG transforms.
+"""Communication graphs: topologies, self-loops, sparsification and neighbor augmentation as PyG transforms.
 
-Every transform returns a shallow copy and leaves its input untouched. Edges come out sorted by receiver, then sender,
-and every field whose name contains "edge" stays aligned with them.
+Every transform returns a shallow copy and does not modify its input. The resulting edges are sorted by receiver, then
+sender, and every field whose name contains "edge" stays aligned with them.
 """
 
 from typing import TYPE_CHECKING

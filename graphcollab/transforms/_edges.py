@@ -1,4 +1,4 @@
-"""What all transforms share: checked settings, and the checks, fields, order and ranks of the edges of a ``Data``.
+"""Common parts of transforms: checked settings, and the checks, fields, order and ranks of the edges of a ``Data``.
 
 An edge j -> i has its sender j in ``edge_index[0]`` and its receiver i in ``edge_index[1]``. Every tensor of a ``Data``
 whose name contains "edge" belongs to the edges: ``edge_index`` along its last dimension, all others along their first.
@@ -21,7 +21,7 @@ from graphcollab._base.settings import checked
 
 
 class Transform(BaseTransform):
-    """Base class: attributes are settings, checked by the annotations of ``__init__``, and ``__repr__`` prints them."""
+    """Base class: attributes are settings, checked by the annotations of ``__init__`` and printed by ``__repr__``."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -35,7 +35,7 @@ class Transform(BaseTransform):
 
 
 def node_count(data: Data) -> int:
-    """Return K, which ``num_nodes`` or a node field (``node_id``, ``x``) must tell."""
+    """Return K, given by ``num_nodes`` or a node field (``node_id``, ``x``)."""
     if not any(name in data for name in ("num_nodes", "node_id", "x")):
         raise MissingError(
             "num_nodes",
@@ -46,7 +46,7 @@ def node_count(data: Data) -> int:
 
 
 def node_ids(data: Data) -> Tensor:
-    """Return the stable identities of the nodes, [K] int64: ``data.node_id``, or 0..K-1 where it is not set."""
+    """Return the stable identities of the nodes, [K] int64: ``data.node_id``, or 0..K-1 if it is not set."""
     count = node_count(data)
     if "node_id" not in data:
         return torch.arange(count, device=data.edge_index.device if "edge_index" in data else None)
@@ -103,12 +103,12 @@ def check_no_duplicates(data: Data) -> None:
 
 
 def edge_keys(edge_index: Tensor, count: int) -> Tensor:
-    """Return one number for each edge, ``receiver * K + sender``, whose order is the CSR order of the edges."""
+    """Return one number per edge, ``receiver * K + sender``, which sorts edges in CSR order."""
     return edge_index[1].long() * count + edge_index[0].long()
 
 
 def edge_fields(data: Data) -> dict[str, Tensor]:
-    """Return all tensors of ``data`` that belong to its edges, ``edge_index`` included; checks their lengths."""
+    """Return all tensors of ``data`` that belong to its edges, with ``edge_index``, after checking their lengths."""
     fields = {name: value for name, value in data if "edge" in name and isinstance(value, Tensor) and value.dim() > 0}
     edges = data.edge_index.size(1)
     for name, value in fields.items():
@@ -123,7 +123,7 @@ def edge_fields(data: Data) -> dict[str, Tensor]:
 
 
 def edge_weights(data: Data) -> Tensor:
-    """Return ``data.edge_weight`` [E] after checking that it is one number for each edge and none is NaN."""
+    """Return ``data.edge_weight`` [E] after checking that it has one number per edge and no NaN."""
     weight = data.edge_weight if "edge_weight" in data else None
     if weight is None:
         raise MissingError(
@@ -145,18 +145,18 @@ def edge_weights(data: Data) -> Tensor:
 
 
 def select_edges(data: Data, index: Tensor) -> Data:
-    """Return a shallow copy of ``data`` with some edges, by positions in the order wanted, [E'], or a mask [E]."""
+    """Return a shallow copy of ``data`` with selected edges, given ordered positions [E'] or a mask [E]."""
     if index.dtype == torch.bool:
         index = index.nonzero().view(-1)
     out = copy.copy(data)
     for name, value in edge_fields(data).items():
-        plain = value.as_tensor() if isinstance(value, EdgeIndex) else value  # what it knew of its order is lost
+        plain = value.as_tensor() if isinstance(value, EdgeIndex) else value  # its known sort order is lost
         out[name] = plain.index_select(data.__cat_dim__(name, value), index)
     return out
 
 
 def with_edges(data: Data, others: Data) -> Data:
-    """Return a shallow copy of ``data`` with the edges of another graph of the same nodes and fields, sorted."""
+    """Return a shallow copy of ``data`` with the sorted edges of another graph with the same nodes and fields."""
     out = copy.copy(data)
     for name, value in edge_fields(data).items():
         out[name] = torch.cat([value, others[name]], dim=data.__cat_dim__(name, value))
@@ -164,22 +164,22 @@ def with_edges(data: Data, others: Data) -> Data:
 
 
 def sort_edges(data: Data) -> Data:
-    """Return a shallow copy of ``data`` with its edges sorted by receiver, then sender: the order of a CSR matrix."""
+    """Return a shallow copy of ``data`` with its edges sorted by receiver, then sender, as in a CSR matrix."""
     return select_edges(data, edge_keys(data.edge_index, node_count(data)).argsort(stable=True))
 
 
 def neighbor_rank(data: Data) -> tuple[Tensor, Tensor]:
-    """Return every edge's rank among its receiver's neighbors, 0 for the strongest, -1 for a loop; and their number.
+    """Return the rank of every edge among its receiver's neighbors, 0 for the strongest, and their number.
 
-    Both are [E], int64. Among equal weights the sender with the smaller ``node_id`` comes first, so the order of edges
-    and nodes in memory does not matter.
+    Self-loops have rank -1. Both are [E], int64. For equal weights, the sender with the smaller ``node_id`` comes
+    first, so the order of edges and nodes in memory does not matter.
     """
     weight = edge_weights(data).detach()
     sender, receiver = data.edge_index.long()
     neighbors = (sender != receiver).nonzero().view(-1)
-    keys = node_ids(data)[sender[neighbors]], -weight[neighbors], receiver[neighbors]  # the last counts most
+    keys = node_ids(data)[sender[neighbors]], -weight[neighbors], receiver[neighbors]  # the last key is primary
     order = neighbors[lexsort(list(keys))]
-    # [K]: how many neighbors, and where each receiver's stretch of ``order`` begins.
+    # [K]: the number of neighbors, and the start of each receiver's range in ``order``.
     many = degree(receiver[order], node_count(data), torch.int64)
     begin = many.cumsum(0) - many
     rank = torch.full_like(sender, -1)

@@ -1,4 +1,4 @@
-"""Sort neighbors into those alike and the others by a mixture of two Gaussians per receiver."""
+"""Separate similar from dissimilar neighbors by a mixture of two Gaussians per receiver."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from graphcollab.transforms._edges import (
 )
 
 FLOOR = 1e-6  # standard deviations below this share of a receiver's range of scores count as 0
-TIE = 1e-9  # log densities that differ by less than this share of them are equal
+TIE = 1e-9  # relative difference below which log densities count as equal
 
 
 @functional_transform("gmm_neighbor_augmentation")
 class GMMNeighborAugmentation(Transform):
-    r"""Sorts neighbors into a bag of those alike and the others (functional name: ``gmm_neighbor_augmentation``).
+    r"""Separate neighbors into a bag of similar ones and the others (functional name: ``gmm_neighbor_augmentation``).
 
     Candidates whose scores are like the bag's join it; neighbors whose scores are like the candidates' leave it.
 
@@ -47,28 +47,28 @@ class GMMNeighborAugmentation(Transform):
         \text{ else } C_1
 
     N is the density of eq. B.2; Algorithm 3 prints Φ((s − μ) / σ), which lacks the factor 1 / σ as a density, and as a
-    distribution function puts all in one set. Index 1 stands for the neighbors, as in Algorithm 3 (in eq. B.1 it is
-    0). As the text has it, nothing says that scores of neighbors are the higher ones: the bag given at the start does.
-    The search is local: where the bag's scores lie much closer together than those of all true neighbors, some of
-    these may stay with the candidates, whose scores are wide-spread then.
+    distribution function puts all edges in one set. Index 1 denotes the neighbors, as in Algorithm 3 (in eq. B.1 it is
+    0). As in the text, neighbors are not required to have the higher scores: the initial bag determines this. The
+    search is local: if the bag's scores are much closer together than those of all true neighbors, some of these may
+    remain candidates, whose scores are then widely spread.
 
-    What the text leaves open:
+    The text does not specify these cases:
 
-    - Without candidates, or with an empty bag, there is nothing to tell apart: the bag stays as it is.
-    - If all leave the bag, it is the one given again. If all are in the bag, it is the result.
-    - A set whose scores are all equal (one score, for instance) takes the other set's variance; if both are such, an
-      edge goes to the nearer mean, and at equal distance to the bag. Equal means: with a standard deviation below 10⁻⁶
-      of the range of the receiver's scores.
-    - Densities equal up to rounding are equal, so edges right between the sets go to the bag.
-    - Edges may take turns for ever; ``max_iter`` ends it.
+    - Without candidates, or with an empty bag, nothing can be separated: the bag is unchanged.
+    - If all leave the bag, the result is the initial bag. If all are in the bag, the result is all of them.
+    - A set whose scores are all equal (a single score, for instance) uses the other set's variance; if both are such
+      sets, an edge goes to the nearer mean, and to the bag if distances are equal. Equal means: with a standard
+      deviation below 10⁻⁶ of the range of the receiver's scores.
+    - Densities equal up to rounding are equal, so edges exactly between the sets go to the bag.
+    - Edges may alternate forever; ``max_iter`` stops this.
 
     Args:
-        drop: Whether candidates that have not made it into the bag are dropped.
-        max_iter: Greatest number of iterations.
+        drop: Whether to drop candidates that are not in the final bag.
+        max_iter: Maximum number of iterations.
 
     Shapes:
-        Reads ``edge_score`` [E] and ``edge_member`` [E], bool: which edges are in the receiver's bag. Writes
-        ``edge_member`` [E']; edges come out sorted by receiver, then sender. Self-loops are kept and never judged.
+        Reads ``edge_score`` [E] and ``edge_member`` [E], bool: the edges in the receiver's bag. Writes
+        ``edge_member`` [E']; edges are sorted by receiver, then sender. Self-loops are kept and never classified.
 
     Raises:
         ValueError: If a field is missing or has another shape or type, a score is not finite, or an edge is out of
@@ -124,9 +124,9 @@ def _fields(data: Data) -> tuple[Tensor, Tensor]:
 
 
 def _sort_out(score: Tensor, receiver: Tensor, bag: Tensor, count: int, max_iter: int) -> Tensor:
-    """Return which edges end up in their receivers' bags, [E] bool."""
+    """Return a mask of the edges in their receivers' final bags, [E] bool."""
     given, score = bag, _from_0_to_1(score, receiver, count)
-    # [K, 2]: how many are in C_0 and C_1. Receivers stay live until no edge of theirs moves, or a set is empty.
+    # [K, 2]: sizes of C_0 and C_1. Receivers are active until none of their edges moves, or a set is empty.
     many = _sums(torch.ones_like(score), receiver, bag, count)
     live = (many > 0).all(1)
     for _ in range(max_iter):
@@ -142,7 +142,7 @@ def _sort_out(score: Tensor, receiver: Tensor, bag: Tensor, count: int, max_iter
 
 
 def _likelier(score: Tensor, receiver: Tensor, bag: Tensor, many: Tensor) -> Tensor:
-    """Return which edges are at least as likely to be in C_1 as in C_0, after one M-step, [E] bool."""
+    """Return a mask of the edges at least as likely to be in C_1 as in C_0, after one M-step, [E] bool."""
     count, some = len(many), many.clamp(min=1)
     mean = _sums(score, receiver, bag, count) / some
     from_mean = (score[:, None] - mean[receiver]).square()  # [E, 2]
@@ -151,7 +151,7 @@ def _likelier(score: Tensor, receiver: Tensor, bag: Tensor, many: Tensor) -> Ten
     flat = variance < FLOOR**2
     variance = torch.where(flat, variance.flip(1), variance)
     both = flat.all(1)
-    variance[both] = 1.0  # then, and with equal shares, the nearer mean is the likelier
+    variance[both] = 1.0  # then, and with equal shares, the nearer mean is more likely
     share = torch.where(both[:, None], 1.0, some)
     density = (share.log() - variance.log() / 2)[receiver] - from_mean / (2 * variance[receiver])
     rounding = TIE * (1 + density.abs().amax(1))
@@ -164,7 +164,7 @@ def _sums(values: Tensor, receiver: Tensor, bag: Tensor, count: int) -> Tensor:
 
 
 def _from_0_to_1(score: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Bring every receiver's scores to the range from 0 to 1, which changes no comparison of densities."""
+    """Scale every receiver's scores to the range from 0 to 1, which changes no comparison of densities."""
     low, high = (scatter(score, receiver, dim_size=count, reduce=how) for how in ("min", "max"))
     width = high / 2 - low / 2  # half of it, which cannot overflow
     width = torch.where(width == 0, 1.0, width)[receiver]

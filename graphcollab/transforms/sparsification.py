@@ -25,8 +25,8 @@ from graphcollab.transforms._edges import (
 class Sparsification(Transform):
     r"""Base class of transforms that drop edges by their ``edge_weight``.
 
-    A self-loop is neither dropped nor counted. All fields of the edges that stay are kept aligned, and edges are sorted
-    by receiver, then sender. A subclass writes :meth:`keep` only.
+    A self-loop is neither dropped nor counted. All fields of the remaining edges are kept aligned, and edges are sorted
+    by receiver, then sender. A subclass implements :meth:`keep` only.
 
     Shapes:
         ``edge_index``: [2, E] to [2, E'] with E' at most E.
@@ -44,29 +44,29 @@ class Sparsification(Transform):
 
     @abstractmethod
     def keep(self, data: Data) -> Tensor:
-        """Return which edges stay. Self-loops stay whatever it says.
+        """Return a mask of the edges to keep. Self-loops are always kept.
 
         Shapes:
             Output: [E], bool.
         """
 
     def forward(self, data: Data) -> Data:
-        """Return a shallow copy of ``data`` without the edges dropped."""
+        """Return a shallow copy of ``data`` without the dropped edges."""
         check_edges(data)
         check_no_duplicates(data)
-        edge_weights(data)  # must be one number an edge
+        edge_weights(data)  # must have one number per edge
         sender, receiver = data.edge_index
         return sort_edges(select_edges(data, self.keep(data) | (sender == receiver)))
 
 
 @functional_transform("top_k_neighbors")
 class TopK(Sparsification):
-    r"""Keeps the ``k`` neighbors of every receiver with the largest ``edge_weight``, and its self-loop if it has one.
+    r"""Keep the ``k`` neighbors of every receiver with the largest ``edge_weight``, and its self-loop if it has one.
 
-    Among equal weights the sender with the smaller ``node_id`` is kept. The functional name is ``top_k_neighbors``.
+    For equal weights, the sender with the smaller ``node_id`` is kept. The functional name is ``top_k_neighbors``.
 
     Args:
-        k: How many neighbors a receiver keeps (all, if it has fewer).
+        k: Number of neighbors that a receiver keeps (all, if it has fewer).
     """
 
     def __init__(self, k: Natural) -> None:
@@ -78,10 +78,10 @@ class TopK(Sparsification):
 
 @functional_transform("threshold_edges")
 class Threshold(Sparsification):
-    r"""Removes the edges whose ``edge_weight`` is below ``minimum`` (functional name: ``threshold_edges``).
+    r"""Remove the edges whose ``edge_weight`` is below ``minimum`` (functional name: ``threshold_edges``).
 
     Args:
-        minimum: The smallest weight that is kept.
+        minimum: The smallest weight to keep.
     """
 
     def __init__(self, minimum: Annotated[float, Real(infinite=True)]) -> None:
@@ -93,16 +93,16 @@ class Threshold(Sparsification):
 
 @functional_transform("drop_weakest")
 class DropWeakest(Sparsification):
-    r"""Removes the neighbors with the smallest ``edge_weight`` (functional name: ``drop_weakest``).
+    r"""Remove the neighbors with the smallest ``edge_weight`` (functional name: ``drop_weakest``).
 
-    So does `"Learning to Collaborate in Decentralized Learning of Personalized Models"
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ with :math:`K_0` neighbors of every receiver in round :math:`T_0`.
-    Among equal weights the sender with the larger ``node_id`` goes first.
+    `"Learning to Collaborate in Decentralized Learning of Personalized Models"
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_ does so with :math:`K_0` neighbors of every receiver in round
+    :math:`T_0`. For equal weights, the sender with the larger ``node_id`` is removed first.
 
     Args:
-        count: How many neighbors a receiver loses (all, if it has fewer).
-        fraction: Which fraction of its neighbors a receiver loses, rounded down to whole neighbors. 0.9 of 99
-            neighbors are 89, so 10 stay. Give either ``count`` or ``fraction``.
+        count: Number of neighbors that a receiver loses (all, if it has fewer).
+        fraction: Fraction of its neighbors that a receiver loses, rounded down to an integer. 0.9 of 99
+            neighbors are 89, so 10 remain. Give either ``count`` or ``fraction``.
 
     Raises:
         ValueError: If both or none of ``count`` and ``fraction`` are given.

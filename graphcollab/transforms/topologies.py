@@ -1,4 +1,4 @@
-"""Who may listen to whom: topologies, which replace all edges, and self-loops."""
+"""Allowed communication: topologies, which replace all edges, and self-loops."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from graphcollab.transforms._edges import (
     sort_edges,
 )
 
-_PAIRING = 2  # what random numbers are for
+_PAIRING = 2  # purpose key of random numbers
 
 
 def regular_pairs(count: int, degree: int, seed: int) -> Tensor:
-    """Return different pairs of K nodes, every node ``degree`` < K times (K degree even), [2, K degree / 2]."""
+    """Return distinct pairs of K nodes, every node ``degree`` < K times (K degree even), [2, K degree / 2]."""
     rest, attempt, edges = count - 1 - degree, 0, None
     while edges is None:
         edges, attempt = _pair_ends(count, min(degree, rest), seed, attempt), attempt + 1
@@ -39,7 +39,7 @@ def regular_pairs(count: int, degree: int, seed: int) -> Tensor:
 
 
 def _pair_ends(count: int, degree: int, seed: int, attempt: int) -> Tensor | None:
-    """Return edges [2, K degree / 2] between K nodes; None if the ends that are left cannot be paired."""
+    """Return edges [2, K degree / 2] between K nodes; None if the remaining ends cannot be paired."""
     ends, found, turn = torch.arange(count).repeat_interleave(degree), torch.zeros(0, dtype=torch.int64), 0
     while len(ends):
         order = keyed_order(seed, _PAIRING, attempt, turn, torch.arange(len(ends)))
@@ -47,7 +47,7 @@ def _pair_ends(count: int, degree: int, seed: int, attempt: int) -> Tensor | Non
         key = pairs[:, 0] * count + pairs[:, 1]
         fits = (pairs[:, 0] < pairs[:, 1]) & ~torch.isin(key, found)
         some = fits.nonzero().flatten()
-        first = np.unique(key[some].numpy(), return_index=True)[1]  # where a pair occurs for the first time
+        first = np.unique(key[some].numpy(), return_index=True)[1]  # first occurrence of each pair
         fits = torch.zeros_like(fits).index_fill_(0, some[first], True)
         found, ends = torch.cat([found, key[fits]]), pairs[~fits].flatten()
         if not bool(fits.any()) and not _can_pair(ends, found, count):
@@ -57,32 +57,32 @@ def _pair_ends(count: int, degree: int, seed: int, attempt: int) -> Tensor | Non
 
 
 def _can_pair(ends: Tensor, found: Tensor, count: int) -> bool:
-    """Tell whether two of the nodes to which ends are left have no edge yet."""
+    """Return whether two of the nodes with remaining ends have no edge yet."""
     nodes = ends.unique()
     one, other = torch.combinations(nodes).T
     return bool((~torch.isin(one * count + other, found)).any())
 
 
 class Topology(Transform):
-    r"""Base class of transforms that decide who may listen to whom.
+    r"""Base class of transforms that determine the allowed communication.
 
-    A topology replaces ``edge_index``. Edge fields that the input had (``edge_weight`` and whatever else has "edge" in
-    its name) describe edges that are gone, so they are removed. There are no self-loops (`WithSelfLoops` adds them) and
+    A topology replaces ``edge_index``. Existing edge fields (``edge_weight`` and all others with "edge" in their name)
+    describe the replaced edges, so they are removed. There are no self-loops (`WithSelfLoops` adds them) and
     no duplicates, and edges are sorted by receiver, then sender.
 
-    A subclass writes :meth:`connect` only. It sees the nodes in the ascending order of ``node_id``, so giving nodes
-    other places in memory gives the same graph.
+    A subclass implements :meth:`connect` only. It sees the nodes in ascending order of ``node_id``, so reordering nodes
+    in memory gives the same graph.
 
     Args:
-        allowed: The edges j -> i that may exist, in the numbering of the ``Data`` that comes in; all others are left
-            out. A node may end up without neighbors. Default: all edges are allowed.
+        allowed: The edges j -> i that may exist, in the numbering of the input ``Data``; all others are removed. A node
+            may end up without neighbors. Default: all edges are allowed.
 
     Shapes:
         allowed: [2, A], int64.
         ``edge_index``: [2, E], int64.
 
     Raises:
-        ValueError: If ``allowed`` does not hold integers of that shape, or names nodes that do not exist.
+        ValueError: If ``allowed`` does not contain integers of that shape, or names nodes that do not exist.
 
     Example:
         >>> class Star(Topology):
@@ -112,7 +112,7 @@ class Topology(Transform):
     def forward(self, data: Data) -> Data:
         """Return a shallow copy of ``data`` with the edges of this topology."""
         count = node_count(data)
-        node_id, place = node_ids(data).sort()  # [K] each: identity, and place in memory, of every position
+        node_id, place = node_ids(data).sort()  # [K] each: identity, and index in memory, of every position
         sender, receiver = place[self.connect(node_id)]
         keys = edge_keys(torch.stack([sender, receiver])[:, sender != receiver], count).unique()
         if self.allowed is not None:
@@ -132,7 +132,7 @@ class Topology(Transform):
 
 @functional_transform("complete_topology")
 class Complete(Topology):
-    r"""Connects every node with every other node: :math:`E = K (K - 1)` (functional name: ``complete_topology``).
+    r"""Connect every node with every other node: :math:`E = K (K - 1)` (functional name: ``complete_topology``).
 
     With ``allowed`` it is the graph of all allowed edges.
     """
@@ -144,7 +144,7 @@ class Complete(Topology):
 
 @functional_transform("isolated_topology")
 class Isolated(Topology):
-    """Removes all edges: every node learns alone (functional name: ``isolated_topology``)."""
+    """Remove all edges: every node learns alone (functional name: ``isolated_topology``)."""
 
     def connect(self, node_id: Tensor) -> Tensor:
         return torch.empty(2, 0, dtype=torch.int64, device=node_id.device)
@@ -152,12 +152,12 @@ class Isolated(Topology):
 
 @functional_transform("ring_topology")
 class Ring(Topology):
-    r"""Connects every node with the next ``neighbors`` nodes on both sides (functional name: ``ring_topology``).
+    r"""Connect every node with the next ``neighbors`` nodes on both sides (functional name: ``ring_topology``).
 
     .. math::
         j \to i \iff |i - j| \le n \;\text{ or }\; K - |i - j| \le n, \qquad i \neq j
 
-    where :math:`n` is ``neighbors`` and :math:`i, j` are the places of the nodes in the ascending order of ``node_id``.
+    where :math:`n` is ``neighbors`` and :math:`i, j` are the positions of nodes in ascending order of ``node_id``.
 
     The "group-ring" topology of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
     <https://doi.org/10.1109/CVPR52688.2022.00954>`_ with :math:`d = K - K_0` neighbors is ``Ring(d // 2)``: its
@@ -178,24 +178,24 @@ class Ring(Topology):
     def connect(self, node_id: Tensor) -> Tensor:
         nodes = torch.arange(len(node_id), device=node_id.device)
         steps = torch.arange(1, min(self.neighbors, len(nodes) // 2) + 1, device=node_id.device)
-        # [steps, K]: everybody listens to the node that many steps further, and that many steps back.
+        # [steps, K]: every node receives from the node that many steps ahead, and that many steps back.
         senders = (nodes + torch.cat([steps, -steps])[:, None]) % max(len(nodes), 1)
         return torch.stack([senders.reshape(-1), nodes.repeat(len(senders))])
 
 
 @functional_transform("random_regular_topology")
 class RandomRegular(Topology):
-    r"""Gives every node ``degree`` random neighbors (functional name: ``random_regular_topology``).
+    r"""Give every node ``degree`` random neighbors (functional name: ``random_regular_topology``).
 
-    The graph is undirected. Every node has ``degree`` ends of edges, and these are paired at random; ends whose edge
-    would be a loop, or would be there twice, are paired anew with each other: `Generating Random Regular Graphs Quickly
-    (Steger and Wormald, 1999) <https://doi.org/10.1017/S0963548399003867>`_, by which all graphs are about equally
-    likely while the degree is small against K. Here all ends are paired at a time, and not one pair after the other. Of
-    a degree above (K − 1) / 2 the pairs without an edge are drawn.
+    The graph is undirected. Every node has ``degree`` edge ends, which are paired at random; ends whose edge would be a
+    loop or a duplicate are paired again with each other: `Generating Random Regular Graphs Quickly (Steger and Wormald,
+    1999) <https://doi.org/10.1017/S0963548399003867>`_, by which all graphs are about equally likely if the degree is
+    small relative to K. Here all ends are paired at once, not one pair after another. For a degree above (K − 1) / 2,
+    the pairs without an edge are drawn.
 
     Args:
-        degree: Neighbors of each node.
-        seed: Another seed gives another graph; not negative. Default: 0.
+        degree: Number of neighbors of each node.
+        seed: Seed of the graph; nonnegative. Default: 0.
         allowed: See `Topology`.
 
     Shapes:
@@ -227,13 +227,13 @@ class RandomRegular(Topology):
 
 @functional_transform("with_self_loops")
 class WithSelfLoops(Transform):
-    r"""Adds the self-loops i -> i that are missing (functional name: ``with_self_loops``).
+    r"""Add the missing self-loops i -> i (functional name: ``with_self_loops``).
 
-    A self-loop carries :math:`w_{ii}`, the weight a node gives to its own model. Those that exist stay as they are; all
-    edge fields of added ones are zero. PyG's ``AddSelfLoops(fill_value=)`` gives them other weights.
+    A self-loop carries :math:`w_{ii}`, the weight of a node's own model. Existing ones are unchanged; all edge fields
+    of added ones are zero. PyG's ``AddSelfLoops(fill_value=)`` gives them other weights.
 
     Shapes:
-        ``edge_index``: [2, E] to [2, E + K minus the self-loops there were].
+        ``edge_index``: [2, E] to [2, E + K minus the number of existing self-loops].
 
     Raises:
         ValueError: If ``edge_index`` is missing or out of range, or an edge field is not aligned with it.

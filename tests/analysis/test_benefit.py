@@ -822,7 +822,7 @@ def test_evidence_near_what_is_allowed_says_so(found):
         told = replace(found)
         one = replace(gain, verdict=verdict, p_value=p_value, gain=0.9, low=-0.1, high=0.95)
         object.__setattr__(told, "overall", [one, *found.overall[1:]])
-        assert ("up to 0.0175 counts as evidence" in str(finding(told, "best"))) is close
+        assert ("corrected for all comparisons; below 0.05 is evidence" in str(finding(told, "best"))) is close
 
 
 def test_a_gain_that_just_misses_is_likely(found):
@@ -840,7 +840,7 @@ def test_a_gain_that_just_misses_is_likely(found):
         assert finding(near, "advice").subject == subject
         assert ("seem to gain by all together" in str(finding(near, "advice"))) is (subject == "likely")
         said = str(finding(near, "best"))
-        assert ("corrected for all; up to 0.0175" in said) is (low > 0 or p_value < 0.0525)
+        assert ("corrected for all comparisons; below 0.05" in said) is (low > 0 or p_value < 0.0525)
         assert (f"of a gain over training alone, over {told.flat}, corrected" in said) is (low > 0 or p_value < 0.0525)
 
 

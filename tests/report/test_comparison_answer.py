@@ -96,7 +96,7 @@ def test_simple_tools_beside_them_are_no_comparisons():
     assert difference.numbers["comparisons"] == 1
     low, high = stats.t.interval(0.95, 4, 7.4, stats.sem([100 * one for one in gains]))
     assert difference.message == (
-        "With l2c (every site mixes its neighbors' models with weights that it learns on its validation data) accuracy "
+        "With l2c (every site mixes its neighbors' models with weights learned on its own validation data) accuracy "
         "is 7.40 points higher than with local (every site trains a model on its own data only): 95 % interval "
         f"of the difference +{low:.2f} … +{high:.2f}, p = {difference.numbers['p']:.2g}."
     )

@@ -1,4 +1,4 @@
-"""How well nodes do, how evenly, and whether the learned graph shows the structure of the tasks."""
+"""Metrics of the nodes' performance, its fairness, and how well the learned graph recovers the task structure."""
 
 from typing import TYPE_CHECKING
 

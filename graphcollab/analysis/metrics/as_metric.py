@@ -15,19 +15,19 @@ from graphcollab.analysis.metrics.probabilities import brier, ece, log_loss
 METRICS: dict[str, Metric] = {
     m.name: m for m in (accuracy, auc, brier, concordance, ece, log_loss, mae, mse, poisson_deviance, r2, rmse)
 }
-"""The metrics that have a name; one that is added is known by it everywhere."""
+"""The metrics with a name; an added metric is available under its name everywhere."""
 
 AnyMetric: TypeAlias = Annotated[str | Metric | Callable[..., Any], "a name, a Metric or a function"]
 
 
 @checked
 def as_metric(metric: AnyMetric) -> Metric:
-    """Return the metric that a name or a function stands for, such as ``tasks.metric``.
+    """Return the metric for a name or a function, such as ``tasks.metric``.
 
     Args:
         metric: A name from ``METRICS``, a `Metric`, or a function ``(outputs [n, ...], targets [n, ...]) -> number``
-            for the samples of one node, with an attribute ``higher_is_better`` (else a ValueError). With an attribute
-            ``weighted`` that is True it is given the samples' weights [n], too.
+            for the samples of one node, with an attribute ``higher_is_better`` (else a ValueError). If its attribute
+            ``weighted`` is True, it also receives the samples' weights [n].
     """
     if isinstance(metric, Metric):
         return metric

@@ -1,4 +1,4 @@
-"""How certain a metric is, given the samples it was taken on: the bootstrap."""
+"""The uncertainty of a metric due to its finite sample: the bootstrap."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from graphcollab.engine import Engine, Rows
 from graphcollab.engine.stack import Stacks
 
 _STREAM = 161
-LARGE = 2**22  # numbers in the outputs of the resamples that are judged at a time
+LARGE = 2**22  # maximum number of output values of the resamples evaluated at a time
 
 
 @checked
@@ -34,10 +34,10 @@ def bootstrap(
 ) -> Tensor:
     """Return a metric of B resamples of one node, [B], float64: n of its n samples, drawn with replacement.
 
-    The draw is a function of ``seed``, ``node_id`` and n alone. So two models that are judged on the same samples are
-    judged on the same resamples, and the differences of what is returned are those of a paired bootstrap. Samples with
-    weights [n] are drawn with equal chance, and keep them. Of samples with whole numbers as groups [n] as many groups
-    are drawn as there are, each with all its samples. NaN where a resample has no value (an AUC of one class).
+    The draw is a function of ``seed``, ``node_id`` and n alone. Two models evaluated on the same samples are thus
+    evaluated on the same resamples, and differences of the returned values are those of a paired bootstrap. Weighted
+    samples [n] are drawn with equal probability and keep their weights. If samples have integer groups [n], whole
+    groups are drawn, as many as there are. NaN if a resample has no value (an AUC of one class).
 
     Example:
         >>> from graphcollab.analysis.metrics.classification import accuracy
@@ -64,7 +64,7 @@ def bootstrap(
 def percentile_interval(values: Tensor, confidence: Annotated[float, Real(above=0, below=1)] = 0.95) -> Tensor:
     """Return the ends of percentile intervals, [..., 2], of bootstrapped values [..., B].
 
-    Resamples without a value are left out; where fewer than half have one, neither has the interval (NaN).
+    Resamples without a value are ignored; if fewer than half have one, the interval is NaN.
 
     Example:
         >>> percentile_interval(torch.arange(101.0), 0.5).tolist()
@@ -82,7 +82,7 @@ def percentile_interval(values: Tensor, confidence: Annotated[float, Real(above=
 def bootstrap_nodes(
     engine: Engine, models: Stacks, split: str, metrics: Sequence[Metric], resamples: int, seed: int = 0
 ) -> Tensor:
-    """Return metrics of every node's resampled samples of a split, [M, K, B], NaN where it has none, or elsewhere."""
+    """Return metrics of every node's resampled split, [M, K, B]; NaN for nodes without samples in this process."""
     found = torch.full((len(metrics), engine.tasks.num_nodes, resamples), torch.nan, dtype=torch.float64)
     ids, held = engine.tasks.ids.tolist(), engine.tasks.splits[split]
     groups = engine.tasks.pools[held.pool].group

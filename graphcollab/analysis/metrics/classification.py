@@ -1,4 +1,4 @@
-"""Metrics of predicted classes, and of the order in which scores put samples or times that may be censored."""
+"""Classification metrics, and rank metrics of scores for classes or possibly censored times."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch.nn import functional
 from graphcollab._base.errors import RangeError, ShapeError
 from graphcollab.analysis.metrics.metric import IGNORED, Metric, row_mean
 
-MOST_PAIRS = 2**22  # at once
+MOST_PAIRS = 2**22  # evaluated at once
 
 
 def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> Tensor:
-    """Return which targets [R, n, ...] count: of real samples, and not `IGNORED`; refuse those that are no class."""
+    """Return a mask of the targets [R, n, ...] that count: real samples, not `IGNORED`; reject invalid classes."""
     counted = mask.reshape(*mask.shape, *[1] * (targets.dim() - 2)) & (targets != IGNORED)
     strange = counted & ((targets < 0) | (targets >= classes) | (targets != targets.long()))
-    if targets.device.type == "cpu" and bool(strange.any()):  # elsewhere to look is to wait, and a run has looked
+    if targets.device.type == "cpu" and bool(strange.any()):  # on a GPU the check would synchronize; runs have done it
         row, found = int(strange.nonzero()[0, 0]), targets[strange][0].item()
         raise RangeError(
             "targets", f"{name}: targets must be classes from 0 to {classes - 1}, but row {row} has {found}"
@@ -25,7 +25,7 @@ def counted_classes(name: str, targets: Tensor, mask: Tensor, classes: int) -> T
 
 
 def as_classes(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return outputs [R, n, C, ...] (one logit: C = 1), classes [R, n, ...], and which of these count."""
+    """Return outputs [R, n, C, ...] (one logit: C = 1), classes [R, n, ...], and a mask of those that count."""
     outputs = outputs.unsqueeze(2) if outputs.dim() == 2 else outputs
     targets = targets.squeeze(2) if targets.shape == outputs.shape and outputs.size(2) == 1 else targets
     if (*outputs.shape[:2], *outputs.shape[3:]) != targets.shape:
@@ -46,10 +46,10 @@ def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) ->
 accuracy = Metric("accuracy", True, _accuracy, weighted=True, of_classes=True, is_share=True)
 """The share of samples whose predicted class is the true one.
 
-Outputs [R, n, C, ...] with C classes are read as PyTorch's cross-entropy reads them: classes are the dimension after
-the samples. Outputs [R, n] without classes, or with one, [R, n, 1], are read as logits of class 1 in a binary task.
-Targets [R, n, ...] are class indices, with one output also [R, n, 1]; those that are -100, or what the loss has as
-``ignore_index``, are left out, by all metrics of classes. Other targets are an error.
+Outputs [R, n, C, ...] with C classes are interpreted as in PyTorch's cross-entropy: the dimension after the samples is
+the class. Outputs [R, n], or [R, n, 1], are interpreted as logits of class 1 in a binary task. Targets [R, n, ...] are
+class indices, with one output also [R, n, 1]. All classification metrics ignore targets equal to -100, or to the loss's
+``ignore_index``. Other targets are an error.
 """
 
 
@@ -70,15 +70,15 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
         raise ShapeError("targets", f"auc: targets must have shape [R, n] or [R, n, 1], got {list(targets.shape)}")
     mask = counted_classes("auc", targets, mask, 2)
     weight = weight.where(mask, 0.0)
-    padded = scores.masked_fill(~mask, torch.inf).contiguous()  # its place does not matter, since it weighs nothing
+    padded = scores.masked_fill(~mask, torch.inf).contiguous()  # its position is irrelevant, since its weight is 0
     ordered, order = padded.sort(dim=1)
     positive, negative = weight.where(targets == 1, 0.0), weight.where(targets == 0, 0.0)
-    # [R, n + 1]: what the negative samples with the k lowest scores weigh
+    # [R, n + 1]: total weight of the negative samples with the k lowest scores
     weight_of_lowest = functional.pad(negative.gather(1, order).cumsum(dim=1), (1, 0))
     below = weight_of_lowest.gather(1, torch.searchsorted(ordered, padded, right=False))
     not_above = weight_of_lowest.gather(1, torch.searchsorted(ordered, padded, right=True))
     wins = (positive * (below + not_above)).sum(dim=1) / 2
-    # A node of one class only divides 0 by 0.
+    # For a node with one class, this just divides 0 by 0.
     area = wins / (positive.sum(dim=1) * negative.sum(dim=1))
     return area.masked_fill((scores.isnan() & mask).any(dim=1), torch.nan)
 
@@ -86,15 +86,14 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
 auc = Metric(
     "auc", True, _auc, undefined="it needs samples of both classes", weighted=True, of_classes=True, is_share=True
 )
-r"""The area under the ROC curve of a binary task: how often a positive sample scores above a negative one.
+r"""The area under the ROC curve of a binary task: the probability that a positive sample outscores a negative one.
 
 .. math::
     \mathrm{AUC} = \frac{\sum_{s \in +} \sum_{t \in -} w_s w_t \big([f_s > f_t] + \frac12 [f_s = f_t]\big)}
         {\sum_{s \in +} w_s \sum_{t \in -} w_t}
 
-over the positive and the negative samples of a node, with scores f and weights w (1 where there are none). The value is
-NaN for a node that has samples of one class only, where the area is not defined, and for a node with a score that is
-NaN.
+over the positive and the negative samples of a node, with scores f and weights w (1 by default). The value is NaN for
+nodes with samples of only one class, where the area is undefined, and for nodes with a NaN score.
 
 Outputs are scores [R, n] or [R, n, 1], or two logits [R, n, 2], whose difference is the score of class 1. Targets
 [R, n] or [R, n, 1] are 0 or 1; others are an error.
@@ -129,12 +128,11 @@ concordance = Metric(
     is_share=True,
     only_with="cox",
 )
-r"""Harrell's C: how often, of two samples of which it is known whose event came first, that one has the higher score.
+r"""Harrell's C: the share of comparable pairs of samples in which the earlier event has the higher score.
 
-Pairs are those in which the earlier time is that of an event, and of equal times those of which one is no event. Equal
-scores count one half, so that 0.5 is chance. The value is NaN for a node without such pairs, or with a score that is
-NaN.
+Pairs are comparable if the earlier time is that of an event; if times are equal, exactly one must be an event. Equal
+scores count one half, so that 0.5 is chance. The value is NaN for nodes without comparable pairs or with a NaN score.
 
-Outputs are scores [R, n] or [R, n, 1], larger ones of earlier events. Targets [R, n, 2] are times, and 1 where the
-event was seen then, or 0 where it had not been.
+Outputs are scores [R, n] or [R, n, 1], larger for earlier events. Targets [R, n, 2] are times, and 1 if the event was
+observed at that time, or 0 if the time is censored.
 """

@@ -1,4 +1,4 @@
-"""What metrics and pictures of graphs need to know about edges."""
+"""Common checks and conversions of edges for graph metrics and figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcollab._base.documentation import checked_with
 from graphcollab._base.errors import DuplicateError, NotFiniteError, RangeError, ShapeError
 
 Graph: TypeAlias = tuple[Tensor, Tensor]
-"""Edges j -> i, [2, E], and what i gives to j, [E]."""
+"""Edges j -> i, [2, E], and the weight of j at receiver i, [E]."""
 Graphs: TypeAlias = Mapping[int, Graph]
 """Graphs by round, such as ``history.graphs``."""
 
@@ -29,13 +29,13 @@ SHARED = {
     "per_node": "How many samples of a node at most, drawn at random; None: all.",
     "of": '``"latent"``: what the head reads; ``"projection"``: what contrastive losses compare.',
 }
-"""What arguments mean that metrics, tables and figures have in common, unless one documents them itself."""
+"""Documentation of the common arguments of metrics, tables and figures, unless a function documents them itself."""
 
 measure = checked_with(SHARED)
 
 
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> None:
-    """Check that there is one number per edge, not NaN unless weights are known ``partly``, and that nodes exist.
+    """Check that there is one number per edge, not NaN unless only ``partly`` known, and that nodes exist.
 
     Messages begin with ``where``, such as ``"round 3: "``.
     """
@@ -59,7 +59,7 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
 
 
 def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> Tensor:
-    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN where none is known."""
+    """Return the weights of all ordered pairs, [K, K], float64: receivers in rows, NaN if unknown."""
     check_edges(edge_index, edge_weight, count, where, partly)
     if bool(edge_weight.isinf().any()):
         raise NotFiniteError(

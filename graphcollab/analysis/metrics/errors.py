@@ -1,4 +1,4 @@
-"""Metrics of predicted numbers."""
+"""Regression metrics."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from graphcollab.analysis.metrics.metric import Metric, row_mean
 
 
 def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both as float64, of one shape."""
+    """Convert both to float64 with the same shape."""
     if outputs.shape == (*targets.shape, 1):
         outputs = outputs.squeeze(-1)
     if outputs.shape != targets.shape:
@@ -32,10 +32,10 @@ def _mean_error(name: str, power: float, outputs: Tensor, targets: Tensor, mask:
 mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True, of_classes=False, unit=2)
 """The mean of (output - target)² over samples and output dimensions.
 
-Outputs and targets have the same shape [R, n, ...], but [R, n, 1] goes with targets [R, n] too; nothing is broadcast.
+Outputs and targets have the same shape [R, n, ...]; outputs [R, n, 1] also match targets [R, n]. Nothing is broadcast.
 """
 mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True, of_classes=False, unit=1)
-"""The mean of abs(output - target) over samples and output dimensions; of the same shapes as `mse`."""
+"""The mean of abs(output - target) over samples and output dimensions; shapes as in `mse`."""
 
 
 def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Ten
 
 
 rmse = Metric("rmse", False, _rmse, weighted=True, of_classes=False, unit=1)
-"""The square root of `mse`, in the targets' own unit; of the same shapes."""
+"""The square root of `mse`, in the unit of the targets; shapes as in `mse`."""
 
 
 def _poisson_deviance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
@@ -56,10 +56,10 @@ def _poisson_deviance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Te
 poisson_deviance = Metric(
     "poisson_deviance", False, _poisson_deviance, weighted=True, of_classes=False, only_with="poisson"
 )
-r"""The mean of the deviance :math:`2 (r - y + y \log(y / r))` of counts y from predicted rates r.
+r"""The mean deviance :math:`2 (r - y + y \log(y / r))` of counts y from predicted rates r.
 
-Of the same shapes as `mse`; it is 0 where every rate is the count itself. Models of ``loss="poisson"`` have logarithms
-of rates as outputs, and metrics of amounts are given the rates.
+Shapes are as in `mse`. It is 0 if every rate equals its count. Models with ``loss="poisson"`` output log rates, and
+regression metrics receive the rates.
 """
 
 
@@ -68,7 +68,7 @@ def _r2(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tenso
     # [R, n, D]
     real, weight = mask.unsqueeze(2), weight.unsqueeze(2)
     outputs, targets = ((v.flatten(2) if v.dim() > 2 else v.unsqueeze(2)).where(real, 0.0) for v in (outputs, targets))
-    # from the first target on, so that targets that are all the same differ by nothing, and not by rounding
+    # relative to the first target, so that identical targets differ by exactly 0 despite rounding
     first = real.long().argmax(1, keepdim=True) if targets.size(1) else None
     shifted = targets if first is None else targets - targets.gather(1, first.expand(-1, -1, targets.size(2)))
     shifted = shifted.where(real, 0.0)
@@ -79,12 +79,12 @@ def _r2(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tenso
 
 
 r2 = Metric("r2", True, _r2, undefined="it needs targets that differ", weighted=True, of_classes=False)
-r"""The coefficient of determination: which share of the targets' variance at a node its model explains.
+r"""The coefficient of determination: the share of the targets' variance at a node that its model explains.
 
 .. math::
     R^2 = 1 - \frac{\sum_s (y_s - f_s)^2}{\sum_s (y_s - \bar y)^2}
 
-with :math:`\bar y` the mean of the node's own targets of the split: 0 is what that one number would reach, and a worse
-model is below. Of several output dimensions it is the mean of their values. It is NaN where a dimension's targets are
-all the same. Of the same shapes as `mse`.
+with :math:`\bar y` the mean of the node's own targets in the split: predicting this mean gives 0, and a worse model is
+below. With several output dimensions, it is the mean of their values. It is NaN if the targets of a dimension are all
+equal. Shapes are as in `mse`.
 """

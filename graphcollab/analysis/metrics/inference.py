@@ -1,4 +1,4 @@
-"""What repeated splits of the same samples say about a difference, and how much of it many comparisons leave."""
+"""Statistical inference on differences over repeated splits of the same samples, with multiple testing."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-ROUNDING = 1e-9  # errors smaller than so much of the mean are 0 but for rounding
-FOUND = 0.8  # how often a difference that could have been detected would have been
+ROUNDING = 1e-9  # errors below this fraction of the mean are due to rounding
+FOUND = 0.8  # power of the test at the detectable difference
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,8 @@ class Differences:
         mean: d̄.
         error: Standard error of the mean, corrected for samples that splits share.
         low: Lower end of the interval.
-        high: Upper end.
-        p_value: Of the two-sided t-test.
+        high: Upper end of the interval.
+        p_value: p-value of the two-sided t-test.
         repeats: R, splits in which the difference was defined.
     """
 
@@ -34,7 +34,7 @@ class Differences:
     repeats: Tensor
 
     def detectable(self, level: float) -> Tensor:
-        """Return the difference that a test at a level would have found four times out of five, [...]."""
+        """Return the difference that a test at a level would detect with a power of 80 %, [...]."""
         from scipy import stats
 
         freedom = (self.repeats - 1).clamp(min=1).numpy()
@@ -45,7 +45,7 @@ class Differences:
 def corrected_differences(
     values: Tensor, ratio: Tensor, level: float = 0.05, halves: Tensor | None = None
 ) -> Differences:
-    r"""Judge differences between two ways to train, measured on R random splits of the same samples.
+    r"""Test differences between two ways to train, measured on R random splits of the same samples.
 
     The corrected resampled t-test of `Inference for the Generalization Error (Nadeau, Bengio, Machine Learning 2003)
     <https://doi.org/10.1023/A:1024068626366>`_:
@@ -54,16 +54,16 @@ def corrected_differences(
         t = \frac{\bar d}{s \sqrt{1 / R + n_{test} / n_{train}}}
 
     with s the standard deviation of the R differences and R - 1 degrees of freedom. Splits share most of their samples,
-    so their differences are not independent, and an ordinary t-test finds what is not there. Splits in which a
-    difference is not defined (NaN) do not count; with fewer than two everything but the mean is NaN. Where all
-    differences are the same the p-value is 1, as how they vary is not known, and the error and the interval are NaN
-    unless all differences are 0.
+    so their differences are not independent, and an ordinary t-test reports differences that do not exist. Splits with
+    an undefined difference (NaN) are ignored; with fewer than two, everything but the mean is NaN. If all differences
+    are equal, their variance is unknown, so the p-value is 1, and the error and the interval are NaN unless all
+    differences are 0.
 
-    With more test than training samples that is far too careful, since training samples are then almost all different
-    on different splits (ours; the paper's ratios are below 1). So the variance is parted: with v a quarter of the mean
-    squared difference between what halves of the test samples say, the test samples account for τ² = v n_train / n of
-    s², and the training samples for γ² = max(s² − τ², 0), n being n_test + n_train. Test samples are as much in common
-    as before; of sums over training samples the part n_train / n_test of the variance is:
+    With more test than training samples, this is far too conservative, since training sets then barely overlap between
+    splits (our extension; the paper's ratios are below 1). Therefore, the variance is decomposed: with v a quarter of
+    the mean squared difference between the halves of the test samples, the test samples account for τ² = v n_train / n
+    of s², and the training samples for γ² = max(s² − τ², 0), n being n_test + n_train. Test samples are shared as
+    before; sums over training samples share the part n_train / n_test of the variance:
 
     .. math::
         t = \frac{\bar d}{\sqrt{s^2 / R + τ^2 n_{test} / n_{train} + γ^2 n_{train} / n_{test}}}
@@ -72,15 +72,15 @@ def corrected_differences(
         values: Differences, [R, ...].
         ratio: n_test / n_train, [...] or [].
         level: 1 minus the confidence of the intervals.
-        halves: Differences on the two halves of the test samples, [R, 2, ...]; they are used where the ratio is above
-            1. NaN do not count; where all are, the first formula holds.
+        halves: Differences on the two halves of the test samples, [R, 2, ...]; used if the ratio is above 1. NaN are
+            ignored; if all are NaN, the first formula applies.
     """
     from scipy import stats
 
     values = values.double()
     there = ~values.isnan()
     repeats = there.sum(0)
-    mean = values.nan_to_num().sum(0) / repeats  # NaN where there are none
+    mean = values.nan_to_num().sum(0) / repeats  # NaN if there are none
     square = torch.where(there, (values - mean).square(), 0).sum(0)
     spread = torch.where(repeats > 1, (square / (repeats - 1)).sqrt(), math.nan)
     ratio = ratio.double()
@@ -103,9 +103,10 @@ def corrected_differences(
 
 
 def holm(p_values: Tensor) -> Tensor:
-    """Adjust p-values [...] for all comparisons there are, by the step-down method of Holm (1979); NaN do not count.
+    """Adjust p-values [...] for multiple testing by the step-down method of Holm (1979); NaN are ignored.
 
-    Of comparisons that are adjusted to at most α, the chance that any is wrong is at most α.
+    If all comparisons with an adjusted p-value of at most α are claimed, the probability of any false claim is at most
+    α.
 
     Example:
         >>> holm(torch.tensor([0.01, 0.04, 0.03]))

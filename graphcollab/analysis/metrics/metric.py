@@ -1,4 +1,4 @@
-"""How well each node's model does on the node's own data."""
+"""The performance of each node's model on the node's own data."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from torch import Tensor
 from graphcollab._base.errors import ContractError, InvalidTypeError, ShapeError
 
 IGNORED = -100
-"""The target that metrics of classes leave out, as PyTorch's losses of classes do by default."""
+"""The target that classification metrics ignore, the default of PyTorch's classification losses."""
 
 
 @dataclass(frozen=True)
 class Metric:
-    """How well each node's model does on the node's own data.
+    """The performance of each node's model on the node's own data.
 
     A metric is called with the outputs of all rows at once. Rows may have unequal numbers of samples: they are padded,
-    and ``mask`` says what is real. What stands in the padding never changes the result. A row without samples gives
+    and ``mask`` marks the real ones. The values in the padding never change the result. A row without samples gives
     NaN.
 
-    Samples may have weights, which are not negative and of which only ratios matter; those of weight 0 are left out, as
-    padding is. All metrics of this package are weighted means, or made of such.
+    Samples may have weights, which are nonnegative and of which only ratios matter; those of weight 0 are ignored, like
+    padding. All metrics of this package are weighted means, or computed from weighted means.
 
     Args:
-        name: What tables and histories call it.
-        higher_is_better: Whether a larger value is a better one.
-        measure: Returns the value of each row, given outputs, targets and mask, whose R and n agree. `Metric.per_node`
-            makes it of a function for the samples of one node.
-        undefined: When a node with samples has no value all the same, for messages.
-        weighted: Whether ``measure`` takes the weights of samples too, as its fourth argument: 0 in the padding, and 1
-            for all others where samples have none. Metrics that do not are for samples without weights only.
-        of_classes: Whether it is of predicted classes or their probabilities, or else of amounts; a metric with a name
-            is refused for tasks of the other kind. Default: it goes with both.
+        name: Name in tables and histories.
+        higher_is_better: Whether higher values are better.
+        measure: Function that returns the value of each row, given outputs, targets and mask with the same R and n.
+            `Metric.per_node` makes it from a function for the samples of one node.
+        undefined: Condition under which a node with samples has no value, for messages.
+        weighted: Whether ``measure`` also accepts the samples' weights, as its fourth argument: 0 in the padding, and 1
+            for all other samples if they have no weights. Other metrics are for unweighted samples only.
+        of_classes: Whether it is for predicted classes or their probabilities (True) or for real values (False); a
+            named metric is rejected for tasks of the other kind. Default: it is for both.
         is_share: Whether it is a share, from 0 to 1, which tables show in percent.
-        unit: Which power of the targets' unit it is in, 0 for none.
-        only_with: The loss that it goes with, if there is only one that has a name.
+        unit: Power of the targets' unit, 0 for none.
+        only_with: The only named loss that it is compatible with, if there is one.
 
     Shapes:
         outputs: [R, n, ...], the outputs of R rows on n samples each.
         targets: [R, n, ...].
         mask: [R, n], bool. Default: all samples are real.
-        weight: [R, n]. Default: all samples count alike. ``measure`` is given float64.
+        weight: [R, n]. Default: equal weights. ``measure`` receives float64.
         Output: [R], float64.
 
     Example:
@@ -69,12 +69,12 @@ class Metric:
     def per_node(
         cls, name: str, higher_is_better: bool, function: Callable[..., Any], weighted: bool = False
     ) -> Metric:
-        """Make a metric of ``function(outputs [n, ...], targets [n, ...]) -> number``, given one node's real samples.
+        """Make a metric from ``function(outputs [n, ...], targets [n, ...]) -> number``, given one node's real samples.
 
-        Where it is ``weighted``, the function takes the samples' weights too, [n], as a third argument.
+        If ``weighted``, the function also receives the samples' weights, [n], as a third argument.
 
-        It is called once per node, so it costs what K calls cost, and not for nodes without samples, whose value is
-        NaN. It returns a number or a tensor with one element; the metric raises a ``TypeError`` where it does not.
+        It is called once per node, so it costs K calls, but not for nodes without samples, whose value is NaN. It must
+        return a number or a tensor with one element; otherwise the metric raises a ``TypeError``.
 
         Example:
             >>> largest = Metric.per_node("largest error", False, lambda out, targets: (out - targets).abs().max())
@@ -84,13 +84,13 @@ class Metric:
         return cls(name, higher_is_better, partial(_each_node, name, function), weighted=weighted)
 
     def leaving_out(self, target: int | None) -> Metric:
-        """Return it so that a target is left out that the loss leaves out; itself where it is not of classes."""
+        """Return a metric that ignores the target that the loss ignores; unchanged if it is not for classes."""
         if target is None or target == IGNORED or not self.of_classes:
             return self
         return replace(self, measure=lambda o, t, *rest: self.measure(o, t.masked_fill(t == target, IGNORED), *rest))
 
     def reading(self, link: Callable[[Tensor], Tensor] | None) -> Metric:
-        """Return it so that it judges the amounts that outputs stand for; itself where it is not of amounts."""
+        """Return a metric that applies a link function to the outputs first; unchanged if it is not for real values."""
         if link is None or self.of_classes is not False:
             return self
         return replace(self, measure=lambda outputs, *rest: self.measure(link(outputs), *rest))
@@ -98,7 +98,7 @@ class Metric:
     def __call__(
         self, outputs: Tensor, targets: Tensor, mask: Tensor | None = None, weight: Tensor | None = None
     ) -> Tensor:
-        """Return the value of each row; a ValueError says so if there are weights and the metric takes none."""
+        """Return the value of each row; raise a ValueError if there are weights and the metric does not accept them."""
         if mask is None:
             mask = targets.new_ones(targets.shape[:2]).bool()
         if not outputs.shape[:2] == targets.shape[:2] == mask.shape:
@@ -151,13 +151,13 @@ def _each_node(
 
 
 def row_mean(values: Tensor, weight: Tensor, counted: Tensor | None = None) -> Tensor:
-    """Return the mean of rows of values [R, n, ...] over samples and all further dimensions, [R], float64; NaN of none.
+    """Return the mean of values [R, n, ...] over samples and all further dimensions, [R], float64; NaN if empty.
 
-    Weights of samples [R, n] are 0 in the padding, or the mask of real ones; ``counted`` [R, n, ...] is which values
-    count.
+    Sample weights [R, n] are 0 in the padding, or the mask of real samples; ``counted`` [R, n, ...] marks the values
+    that count.
     """
     values, weight = values.double(), weight.double()
-    share = torch.ones_like(weight)  # [R, n]: of a sample's values that count
+    share = torch.ones_like(weight)  # [R, n]: share of a sample's values that count
     if counted is not None:
         values, share = values.where(counted, 0.0), counted.double()
     # [R, n]

@@ -1,7 +1,7 @@
-"""Does the learned graph show the structure of the tasks: true clusters, and classes that nodes share?
+"""Recovery of the task structure by the learned graph: true clusters, and classes that nodes share.
 
-A ``ValueError`` says what is wrong with edges: shapes that do not belong together, an edge out of range, a weight that
-is NaN, and where pairs are looked at one by one, an edge that occurs twice.
+Invalid edges raise a ``ValueError``: inconsistent shapes, an edge out of range, a NaN weight, and, if pairs are
+examined one by one, a duplicate edge.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from graphcollab._base.errors import RangeError
 from graphcollab._base.settings import Count, Natural, Seed
 from graphcollab.analysis.metrics.edges import check_edges, measure, pair_weights
 
-RESTARTS = 10  # Louvain's result depends on the order in which it visits nodes; the best of several is kept
+RESTARTS = 10  # Louvain's result depends on the order in which nodes are visited; the best of several runs is kept
 
 
 @measure
 def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor) -> float:
-    """Return the area under the ROC curve of edge weights as scores for "both nodes are of the same cluster".
+    """Return the area under the ROC curve of edge weights as scores for "both nodes are in the same cluster".
 
-    1 means that every weight inside a cluster is above every weight between clusters, 0.5 that weights know nothing. It
-    is NaN where it is not defined: all pairs are of the same cluster, or none is. Self-loops are left out; ordered
+    1 means that every weight inside a cluster is above every weight between clusters; 0.5 means that weights carry no
+    information. NaN if undefined, when all pairs are in the same cluster, or none is. Self-loops are ignored; ordered
     pairs without an edge have weight 0.
     """
     weights = pair_weights(edge_index, edge_weight, cluster.numel()).cpu()
@@ -31,16 +31,16 @@ def recovery_auc(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor) -> fl
     labels = (cluster[:, None] == cluster).cpu()[judged]
     if bool(labels.all()) or not bool(labels.any()):
         return float("nan")
-    from sklearn.metrics import roc_auc_score  # here, since importing it takes long
+    from sklearn.metrics import roc_auc_score  # imported here because it is slow
 
     return float(roc_auc_score(labels.numpy(), weights.nan_to_num(0.0)[judged].numpy()))
 
 
 @measure
 def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor) -> float:
-    """Return which share of a receiver's weight goes to its own cluster, self-loops included.
+    """Return the share of a receiver's weight that goes to its own cluster, including self-loops.
 
-    It is the mean over the receivers that give any weight, or NaN if none does. No weight may be negative.
+    It is the mean over receivers with any weight, or NaN if there are none. Weights must be nonnegative.
     """
     check_edges(edge_index, edge_weight, cluster.numel())
     if bool((edge_weight < 0).any()):
@@ -58,13 +58,13 @@ def in_cluster_share(edge_index: Tensor, edge_weight: Tensor, cluster: Tensor) -
 def adjusted_rand_index(
     edge_index: Tensor, edge_weight: Tensor, cluster: Tensor, num_clusters: Count | None = None, seed: Seed = 0
 ) -> float:
-    """Return the adjusted Rand index between the clusters that a graph falls into and the true ones.
+    """Return the adjusted Rand index between the clusters recovered from a graph and the true ones.
 
-    1 means that they are the same, 0 that they agree no better than by chance. Clusters are recovered by
-    `recovered_clusters`, whose notes say which graphs are suited: where nodes sample their peers, sum up rounds first,
-    by `contact_counts`.
+    1 means that they are the same, 0 that they agree no better than chance. Clusters are recovered by
+    `recovered_clusters`, whose notes state which graphs are suitable: if nodes sample their peers, first sum over
+    rounds with `contact_counts`.
     """
-    from sklearn.metrics import adjusted_rand_score  # here, since importing it takes long
+    from sklearn.metrics import adjusted_rand_score  # imported here because it is slow
 
     found = recovered_clusters(edge_index, edge_weight, cluster.numel(), num_clusters, seed)
     return float(adjusted_rand_score(cluster.cpu().numpy(), found.numpy()))
@@ -74,24 +74,24 @@ def adjusted_rand_index(
 def recovered_clusters(
     edge_index: Tensor, edge_weight: Tensor, num_nodes: Natural, num_clusters: Count | None = None, seed: Seed = 0
 ) -> Tensor:
-    """Return the cluster of every node, as the graph has it.
+    """Return the cluster of every node, recovered from the graph.
 
-    Clusters are looked for in the undirected graph with weights w_ij + w_ji:
+    Clusters are detected in the undirected graph with weights w_ij + w_ji:
 
-    - where their number is not known, by Louvain's method, which looks for the partition of the largest modularity
+    - if their number is unknown, by Louvain's method, which maximizes modularity
       (`Fast unfolding of communities in large networks <https://doi.org/10.1088/1742-5468/2008/10/P10008>`_). It needs
-      memory for edges only, and takes a graph without structure for one cluster if it is complete. Clusters much
-      smaller than the square root of all weight can be taken for one (its resolution limit);
-    - where it is given, by spectral clustering with pivoted QR
-      (`Simple, direct and efficient multi-way spectral clustering <https://doi.org/10.1093/imaiai/iay008>`_), which
-      draws nothing at random but takes memory for K x K numbers.
+      memory for edges only, and returns one cluster for a complete graph without structure. Clusters much smaller than
+      the square root of the total weight may be merged (its resolution limit);
+    - if it is given, by spectral clustering with pivoted QR
+      (`Simple, direct and efficient multi-way spectral clustering <https://doi.org/10.1093/imaiai/iay008>`_), which is
+      deterministic but needs memory for K x K numbers.
 
-    Where nodes draw their peers anew each round, the graph of one round falls into communities by chance: use counts
-    over many rounds, `contact_counts`. A node without edges is a cluster of its own where the number is not given.
+    If nodes draw new peers each round, the graph of one round has communities by chance: use counts over many rounds,
+    `contact_counts`. A node without edges is its own cluster if the number is not given.
 
     Args:
-        edge_index: Edges j -> i, [2, E]. Self-loops are left out; edges that occur several times are summed.
-        edge_weight: What i gives to j, or how often it listened to it; not negative, [E].
+        edge_index: Edges j -> i, [2, E]. Self-loops are ignored; duplicate edges are summed.
+        edge_weight: Weight of j at i, or the number of rounds in which i received from j; nonnegative, [E].
 
     Shapes:
         Output: [K], int64; clusters are numbered in the order of their first nodes.
@@ -126,7 +126,7 @@ def recovered_clusters(
 def _louvain(pairs: Tensor, weight: Tensor, count: int, seed: int) -> list[int]:
     if not len(weight):
         return list(range(count))
-    import networkx  # here, since importing it takes long
+    import networkx  # imported here because it is slow
 
     graph = networkx.Graph()
     graph.add_nodes_from(range(count))
@@ -147,6 +147,6 @@ def _spectral(pairs: Tensor, weight: Tensor, count: int, clusters: int, seed: in
     affinity[pairs[0], pairs[1]] = weight / weight.max() if len(weight) else weight
     affinity = affinity + affinity.t()
     search = SpectralClustering(clusters, affinity="precomputed", assign_labels="cluster_qr", random_state=seed)
-    # a graph that falls apart is what one hopes for, and pivoted QR does not care how its eigenvectors are rotated
+    # a disconnected graph is the ideal case, and pivoted QR is invariant to rotations of its eigenvectors
     with own_filter("ignore", "Graph is not fully connected"):
         return list(map(int, search.fit_predict(affinity.numpy())))

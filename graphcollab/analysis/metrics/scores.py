@@ -1,4 +1,4 @@
-"""The loss and the metrics of every node's model, on the node's own samples."""
+"""The loss and the metrics of every node's model on the node's own samples."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Scores:
     Args:
         names: Names of the nodes.
         split: Name of the split.
-        sizes: How many samples every node has in it, [K].
-        loss: The task's loss, [K]; infinite where a model has diverged, NaN where a node has no samples.
-        values: For every metric its values, [K], by its name; NaN where a node has none.
+        sizes: Number of samples of every node in the split, [K].
+        loss: The task's loss, [K]; infinite if a model has diverged, NaN if a node has no samples.
+        values: Values of every metric, [K], by name; NaN for nodes without a value.
         metrics: The metrics.
-        member: Which nodes belong to the collaboration, [K]: means are over them. Default: all.
+        member: Mask of the nodes that belong to the collaboration, [K]: means are over them. Default: all.
     """
 
     names: tuple[str, ...]
@@ -54,7 +54,7 @@ class Scores:
     member: Tensor | None = field(repr=False, default=None)
 
     def __getitem__(self, metric: str) -> Tensor:
-        """Return a metric of all nodes, [K]; a KeyError names those there are."""
+        """Return a metric of all nodes, [K]; a KeyError lists the available ones."""
         if metric not in self.values:
             raise UnknownError(
                 f"metric {metric!r}", f"there are no scores of {metric!r}; there are some of {', '.join(self.values)}"
@@ -62,9 +62,9 @@ class Scores:
         return self.values[metric]
 
     def mean(self, metric: str, weighted: bool = False) -> float:
-        """Return a metric's mean over the members that have a value: all alike, or weighted by their samples.
+        """Return a metric's mean over the members with a value: unweighted, or weighted by their samples.
 
-        It is NaN if a member's model has diverged: what the others reach is no result then.
+        It is NaN if a member's model has diverged, since the mean of the others would be no valid result.
         """
         values, known = self[metric], self.counted(metric)
         if not bool(known.any()) or bool(torch.isinf(self.loss[self.members]).any()):
@@ -73,28 +73,28 @@ class Scores:
         return float((weight * values[known]).sum() / weight.sum())
 
     def nodes(self, metric: str) -> int:
-        """Return over how many nodes a metric's mean is."""
+        """Return the number of nodes in a metric's mean."""
         return int(self.counted(metric).sum())
 
     def counted(self, metric: str) -> Tensor:
-        """Return over which nodes a metric's mean is, [K]."""
+        """Return a mask of the nodes in a metric's mean, [K]."""
         return self.members & ~self[metric].isnan()
 
     @property
     def members(self) -> Tensor:
-        """Which nodes belong to the collaboration, [K]."""
+        """Mask of the nodes that belong to the collaboration, [K]."""
         return torch.ones_like(self.sizes, dtype=torch.bool) if self.member is None else self.member
 
     def undefined(self, metric: str) -> list[str]:
-        """Return the nodes whose metric is not defined although they have samples, by name."""
+        """Return the names of nodes whose metric is undefined although they have samples."""
         missing = self[metric].isnan() & self.loss.isfinite()
         return [self.names[k] for k in missing.nonzero().flatten().tolist()]
 
 
 def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
-    """Return one metric or several as a tuple; a ValueError says so where there is none, or two have one name.
+    """Return one or more metrics as a tuple; a ValueError if there are none, or if names are duplicate.
 
-    The name of the default, which may be a metric of somebody's own, stands for that.
+    The name of the default, which may be a user-defined metric, refers to the default.
     """
     own = None if default is None else as_metric(default)
     if metrics is None:
@@ -108,13 +108,13 @@ def as_metrics(metrics: AnyMetrics, default: Any) -> tuple[Metric, ...]:
 
 
 def refuse_metric(metric: Metric, tasks: Tasks, split: str = "train") -> None:
-    """Refuse a metric with a name that does not go with the loss and targets of tasks; see `refuse_misfit`."""
+    """Reject a named metric that does not fit the loss and targets of tasks; see `refuse_misfit`."""
     if METRICS.get(metric.name) is metric:
         refuse_misfit(metric.name, tasks.loss, tasks.pools[tasks.splits[split].pool].targets)
 
 
 def refuse_broadcasting(metric: Metric, outputs: Tensor, targets: Tensor, model: str = "the model") -> None:
-    """Refuse a metric of a user's own that broadcasts outputs and targets of samples; see `refuse_broadcast`."""
+    """Reject a user-defined metric that broadcasts outputs and targets of samples; see `refuse_broadcast`."""
     if METRICS.get(metric.name) is not metric:
         judge = lambda o, t: metric(o[None], t[None])  # noqa: E731
         refuse_broadcast(judge, f"the metric {metric.name}", outputs, targets, model)
@@ -130,12 +130,12 @@ def score_nodes(
     member: Tensor | None = None,
     joined: Tensor | None = None,
 ) -> Scores:
-    """Return the metrics of every node's model, from one pass of predictions; warn of those that are not defined.
+    """Return the metrics of every node's model, from one pass of predictions; warn of undefined ones.
 
-    It is a ValueError if no node has samples of the split, or a metric does not go with loss and targets. ``told`` has
-    nodes by the name of a metric, of which it has been said already that it is not defined there. A ``plane`` tells
-    what nodes in other processes have. ``member`` nodes [K] belong to the collaboration, and those that never have
-    ``joined`` [K] have no scores; default: all.
+    Raises a ValueError if no node has samples in the split, or a metric does not fit loss and targets. ``told`` has, by
+    metric name, the nodes for which an undefined value has already been reported. A ``plane`` provides the values of
+    nodes in other processes. ``member`` nodes [K] belong to the collaboration, and nodes that never ``joined`` [K] have
+    no scores; default: all.
     """
     tasks = engine.tasks
     sizes = tasks.sizes(split)
@@ -159,11 +159,11 @@ def score_nodes(
 
 
 def not_defined(metric: Metric, found: Mapping[str, tuple[Sequence[str], int]], count: int) -> str:
-    """Return what is to be said of sites that have samples, but no value of a metric, of ``count`` sites.
+    """Return the message about sites, of ``count``, that have samples but no value of a metric.
 
-    For every split, ``found`` has such sites, at least one, and over how many its mean is.
+    For every split, ``found`` has these sites, at least one, and the number of sites in its mean.
     """
-    alike: dict[tuple[tuple[str, ...], int], list[str]] = {}  # splits of which the same is to be said
+    alike: dict[tuple[tuple[str, ...], int], list[str]] = {}  # splits that share a message
     for split, (nodes, left) in found.items():
         alike.setdefault((tuple(nodes), left), []).append(split)
     told = [f"{len(nodes)} of {count} sites ({few(nodes)}; split {', '.join(s)})" for (nodes, _), s in alike.items()]
@@ -178,15 +178,15 @@ def not_defined(metric: Metric, found: Mapping[str, tuple[Sequence[str], int]], 
 def score_rows(engine: Engine, rows: Rows, split: str, metric: Metric) -> tuple[Tensor, Tensor]:
     """Return loss and metric of every row on a split of its node's data, [R] each, float64.
 
-    They are NaN where the node has no such samples. A model whose loss, or one of whose predictions, is not finite has
-    diverged: its loss is infinite and its metric NaN.
+    They are NaN if the node has no such samples. A model with a non-finite loss or prediction has diverged: its loss is
+    infinite and its metric NaN.
     """
     loss, values = score_all(engine, rows, split, (metric,))
     return loss, values[0]
 
 
 def judging(metric: Metric, objective: Objective) -> Metric:
-    """Return a metric as it judges the outputs that an objective trains: by targets and amounts as that has them."""
+    """Adapt a metric to the outputs that an objective trains: to its ignored target and its link function."""
     return metric.leaving_out(ignored_target(objective)).reading(link_of(objective))
 
 

@@ -1,4 +1,4 @@
-"""Numbers of many nodes, and of two methods side by side."""
+"""Summary statistics over nodes, and paired comparison of two methods."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from graphcollab._base.errors import NotFiniteError, ShapeError
 from graphcollab._base.settings import NonNegative, Real, checked
 from graphcollab.analysis.metrics.inference import corrected_differences
 
-WORST = {10: 20, 20: 10}  # from how many nodes on the mean over the worst is shown, by their share in percent
+WORST = {10: 20, 20: 10}  # minimum number of nodes for showing the mean over the worst, by their share in percent
 
 Values: TypeAlias = Tensor | np.ndarray | Sequence[Any]
 
 
 @checked
 def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]:
-    """Summarize one value per node, [K]: its mean, its mean over the worst nodes, and its spread.
+    """Summarize one value per node, [K]: the mean, the mean over the worst nodes, and the spread.
 
     These are the columns of Table 3 of `"Learning to Collaborate in Decentralized Learning of Personalized Models"
     <https://doi.org/10.1109/CVPR52688.2022.00954>`_. ``worst10`` and ``worst20`` are means over the worst 10 % and 20 %
-    of the ``nodes`` that count, rounded up to whole ones. ``std`` is the population's standard deviation (divided by K,
-    not K - 1): the nodes are all there are, not a sample. NaN is ``ignored``, and what there is with no value at all.
+    of the ``nodes`` that count, rounded up to integers. ``std`` is the population standard deviation (divided by K,
+    not K - 1), since the nodes are all there are, not a sample. NaN values are ``ignored``, and results are NaN if all
+    values are.
 
     Example:
         >>> summarize([1.0, 3.0, float("nan")])
@@ -45,18 +46,18 @@ def summarize(values: Values, higher_is_better: bool = True) -> dict[str, float]
 
 
 def worst_shown(nodes: float, of_nodes: float) -> list[int]:
-    """Return which shares of the worst nodes, in percent, are shown: of two nodes at least; all if ``nodes`` is NaN."""
+    """Return the shares of the worst nodes, in percent, to show: of two nodes at least; all if ``nodes`` is NaN."""
     return [percent for percent, least in WORST.items() if not (of_nodes < least or nodes * percent <= 100)]
 
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """The mean of a - b over n pairs and how certain it is.
+    """The mean of a - b over n pairs and its uncertainty.
 
     ``low`` and ``high`` are the ends of the confidence interval, ``std`` is the standard deviation of the differences
-    (divided by n - 1), ``p_value`` that of the two-sided paired t-test; with a single pair all four are NaN. Where all
-    differences are the same and not 0, ``low`` and ``high`` are NaN, and the p-value is 1. ``ratio`` is what interval
-    and test are corrected by, test samples per training sample; 0 where they are not.
+    (divided by n - 1), ``p_value`` is that of the two-sided paired t-test; with a single pair all four are NaN. If all
+    differences are equal and not 0, ``low`` and ``high`` are NaN, and the p-value is 1. ``ratio`` is the correction of
+    interval and test, test samples per training sample; 0 without correction.
     """
 
     mean: float
@@ -72,21 +73,21 @@ class PairedDifference:
 def paired_difference(
     a: Values, b: Values, confidence: Annotated[float, Real(above=0, below=1)] = 0.95, ratio: NonNegative = 0.0
 ) -> PairedDifference:
-    r"""Compare two methods that ran on the same S partitions, by Student's t-interval of their differences.
+    r"""Compare two methods that ran on the same S partitions by Student's t-interval of their differences.
 
     .. math::
         \bar d \pm t_{S-1,\,(1+c)/2} \; s \sqrt{1 / S + r}, \qquad d_s = a_s - b_s
 
     where :math:`s` is the standard deviation of the differences, :math:`c` the confidence and :math:`r` the ratio.
-    Without a ratio partitions are independent draws; with one, see `corrected_differences`. Differences that are all
-    equal are no evidence: how they vary is not known, so the p-value is 1 and, unless they are 0, there is no interval.
+    Without a ratio, partitions are independent draws; with one, see `corrected_differences`. If all differences are
+    equal, their variance is unknown, so the p-value is 1 and, unless they are 0, there is no interval.
 
     Args:
         a: The first method's value on each partition, [S], finite; at least one.
         b: The second method's values, in the same order, [S].
         confidence: The interval's confidence level.
-        ratio: Test samples per training sample, where all partitions are of the same samples, and the question is what
-            others would have said.
+        ratio: Test samples per training sample, if all partitions are of the same samples and the interval should cover
+            the variation over other samples.
     """
     a, b = torch.as_tensor(a, dtype=torch.float64), torch.as_tensor(b, dtype=torch.float64)
     if a.dim() != 1 or a.shape != b.shape or a.numel() == 0:

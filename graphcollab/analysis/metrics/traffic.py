@@ -1,4 +1,4 @@
-"""Who listened to whom over the rounds of a run."""
+"""Communication between nodes over the rounds of a run."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from graphcollab.analysis.metrics.recovery import in_cluster_share
 
 @measure
 def contact_counts(graphs: Graphs, num_nodes: Natural) -> tuple[Tensor, Tensor]:
-    """Count in how many rounds each node listened to each other.
+    """Count the rounds in which each node received from each other node.
 
-    It is what the heat maps show in Fig. 4.2 and 4.9 of *With a Little Help from My Friends: A Comparative Study of
-    Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024).
+    The heat maps in Fig. 4.2 and 4.9 of *With a Little Help from My Friends: A Comparative Study of
+    Decentralized Deep Learning Strategies* (Hagander & Ihre-Thomason, Lund University, 2024) show these counts.
 
     Shapes:
         Output: [2, E'] (every pair of different nodes that occurs, sorted by receiver, then sender) and [E'], int64.
@@ -39,18 +39,18 @@ def contact_counts(graphs: Graphs, num_nodes: Natural) -> tuple[Tensor, Tensor]:
 
 @measure
 def never_sampled(graphs: Graphs, num_nodes: Natural) -> Tensor:
-    """Return the nodes nobody else ever listened to, ascending: what they have learned helped nobody."""
+    """Return the nodes from which no other node ever received, ascending: nobody benefited from their models."""
     heard = contact_counts(graphs, num_nodes)[0][0]
     return (heard.bincount(minlength=num_nodes) == 0).nonzero().flatten()
 
 
 @measure
 def cluster_traffic(graphs: Graphs, cluster: Tensor) -> tuple[Tensor, Tensor]:
-    """Return which share of the models a node listens to is from its own cluster, round by round.
+    """Return the share of received models that come from the receiver's own cluster, round by round.
 
-    It is `in_cluster_share` with every message counted alike: it says how well nodes choose, whatever the weight they
-    then give. Self-loops are left out. It is the mean over the receivers of each cluster, [T, C], and over all
-    receivers, [T], float64; rounds and clusters ascend. NaN where none of them listened to anybody.
+    It is `in_cluster_share` with all messages weighted equally: it measures how well nodes select, whatever the weights
+    they then assign. Self-loops are ignored. It is the mean over the receivers of each cluster, [T, C], and over all
+    receivers, [T], float64; rounds and clusters ascend. NaN if none of them received anything.
     """
     cluster = cluster.cpu()
     clusters = cluster.unique()
@@ -70,12 +70,13 @@ def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, round_: int) 
 
 
 def server_graph(data: Data) -> tuple[Tensor, Tensor]:
-    """Return an edge of weight 1 from every node to all others with the same server.
+    """Return an edge of weight 1 from every node to all other nodes with the same server.
 
-    It shows methods whose models travel through servers (FedAvg, the oracle, IFCA) as `graphcollab.report` and the
-    metrics of graphs show those along edges. Nodes change servers between rounds, so it is whom a node shares its next
-    round with. Of 10⁴ nodes with one server it lists 10⁸ edges. Edges [2, E] are sorted by receiver and then by sender;
-    nodes that were isolated, or do not belong to the collaboration (`graphcollab.components.Participation`), have none.
+    It represents methods whose models travel through servers (FedAvg, the oracle, IFCA) in the form that
+    `graphcollab.report` and graph metrics use for methods with edges. Nodes change servers between rounds, so the edges
+    show with whom a node shares its next round. 10⁴ nodes with one server have 10⁸ edges. Edges [2, E] are sorted by
+    receiver and then by sender; nodes that were isolated, or do not belong to the collaboration
+    (`graphcollab.components.Participation`), have none.
     """
     if "server" not in data:
         raise EmptyError("servers", "there are no servers: the method does not average through any")

@@ -1,4 +1,4 @@
-"""How a node's weights are spread: over its own model, over all it hears, or on one of them."""
+"""The spread of a node's weights: on its own model, over all senders, or on a single one."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch_geometric.utils import scatter
 
 from graphcollab.analysis.metrics.edges import check_edges, measure
 
-AGREE = 0.5  # correlation of weights from which on graphs that were learned twice are called the same
-UNIFORM = 1e-3  # spread of weights, relative to their size, below which they are all alike
-ROUNDING = 1e-5  # what may be missing from a sum of 1 that is computed in single precision
+AGREE = 0.5  # minimum correlation of weights for graphs that were learned twice to count as the same
+UNIFORM = 1e-3  # spread of weights, relative to their size, below which they are uniform
+ROUNDING = 1e-5  # tolerated deficit of a sum of 1 computed in single precision
 
 
 class WeightSpread(NamedTuple):
-    """How every node's weights are spread, [K] each, float64; NaN where there is nothing to be spread.
+    """The spread of every node's weights, [K] each, float64; NaN if undefined.
 
     Args:
-        neighbors: How many other nodes it hears.
-        own: What is left for its own model: 1 minus the weights of the others, and no less than 0.
-        entropy: Entropy of all its weights, the own model's among them, as a share of the largest that there can be: 1
-            if they are equal, 0 if one is all there is.
-        evenness: The same of the weights of other nodes alone, of nodes that hear at least two.
+        neighbors: Number of in-neighbors, excluding the node itself.
+        own: Weight of its own model: 1 minus the weights of the others, and at least 0.
+        entropy: Entropy of all its weights, including its own, relative to the maximum: 1 if they are equal, 0 if there
+            is only one nonzero weight.
+        evenness: The same for the weights of other nodes alone, for nodes with at least two in-neighbors.
         largest: The largest weight of another node.
     """
 
@@ -36,15 +36,15 @@ class WeightSpread(NamedTuple):
 
 @measure
 def weight_spread(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> WeightSpread:
-    r"""Return how the weights of every receiver are spread.
+    r"""Return the spread of every receiver's weights.
 
     With :math:`w_{ii} = 1 - \sum_{j \ne i} w_{ij}`, whatever a self-loop weighs, entropies are
 
     .. math::
         H_i = - \frac{1}{\log n_i} \sum_j q_{ij} \log q_{ij}, \qquad q_{ij} = \frac{w_{ij}}{\sum_l w_{il}}
 
-    over the :math:`n_i` senders that i hears. It is one of them where it has a self-loop or something is left for its
-    own model. Weights that pull (CoBo's) may sum to more than 1; then nothing is left.
+    over the :math:`n_i` senders of i. The node itself is one of them if it has a self-loop or a positive weight remains
+    for its own model. Weights that pull (CoBo's) may sum to more than 1; then nothing remains.
 
     Example:
         >>> edges = torch.tensor([[0, 1, 2, 0, 1], [0, 0, 0, 1, 1]])
@@ -71,19 +71,19 @@ def weight_spread(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> We
 
 
 def _entropy(products: Tensor, total: Tensor, count: Tensor) -> Tensor:
-    """Return entropies of weights over their sum, given Σ w log w, Σ w and how many there are; NaN of less than two."""
+    """Return entropies of normalized weights, given Σ w log w, Σ w and their number; NaN for fewer than two."""
     found = (total.log() - products / total) / count.double().log()
     return torch.where((count > 1) & (total > 0), found.clamp(0, 1), torch.nan)
 
 
 def weight_agreement(weights: Tensor) -> float:
-    """Return how alike the weights are that the same nodes learned several times: their mean correlation.
+    """Return the agreement of the weights that the same nodes learned several times: their mean correlation.
 
-    That of the weights that different nodes gave each other, over all pairs of times. From ``AGREE`` on they may be
-    called the same. It is NaN of two nodes, and where they were uniform all times, or all times but one.
+    It correlates the weights between different nodes, over all pairs of times. From ``AGREE`` on, they count as the
+    same. NaN for two nodes, and if the weights were uniform all times, or all times but one.
 
     Args:
-        weights: What nodes gave each other, [S, K, K], receivers in rows; NaN or 0 where they did not hear each other.
+        weights: Weights between nodes, [S, K, K], receivers in rows; NaN or 0 without communication.
 
     Example:
         >>> one = torch.tensor([[0.0, 0.9, 0.1], [0.8, 0.0, 0.2], [0.5, 0.5, 0.0]])

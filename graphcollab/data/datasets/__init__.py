@@ -1,7 +1,7 @@
 """Datasets as :class:`LabeledArrays` and :class:`SiteTable`: loaders by name, and the user's own arrays.
 
-Importing this package reads no data and imports neither torchvision, scikit-learn nor Pillow; loaders do that when
-called. What each dataset is, where it comes from and how it lies on disk is told in the cards in ``datasets/``.
+Importing this package reads no data and does not import torchvision, scikit-learn or Pillow; loaders import them when
+called. The cards in ``datasets/`` describe each dataset, its source and its layout on disk.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Datasets from arrays, in memory or in an ``.npz`` file, and what images go through to become such."""
+"""Datasets from arrays, in memory or in an ``.npz`` file, and preprocessing of images."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ def from_arrays(
     name: str = "arrays",
     class_names: Sequence[str] | None = None,
 ) -> LabeledArrays:
-    """Build a dataset from NumPy arrays or tensors. The arrays are copied, so later changes to them do not matter.
+    """Build a dataset from NumPy arrays or tensors, which are copied, so later changes to them have no effect.
 
-    Floating-point inputs are kept as they are (as float32). Inputs of type uint8 are taken for pixels or other bytes:
-    they are divided by 255, and images become [N, C, H, W]. Standardization is left to the caller.
+    Floating-point inputs are kept (as float32). uint8 inputs are treated as pixels or other bytes: they are divided by
+    255, and images become [N, C, H, W]. Nothing is standardized.
 
     Args:
         train_inputs: Training samples.
         train_targets: Their labels, of any integer type, counted from 0.
         test_inputs: Test samples.
         test_targets: Their labels.
-        name: What to call the dataset in messages.
+        name: Name of the dataset in messages.
         class_names: One name per label. Default: "0", "1", ... up to the largest label in either part.
 
     Shapes:
         Floating-point inputs: [N, ...], kept.
         uint8 inputs: [N, H, W] becomes [N, 1, H, W]; [N, H, W, C] with 1, 3 or 4 channels becomes [N, C, H, W];
-            [N, C, H, W] with 1, 3 or 4 channels and [N, features] keep their axes. Where the last axis and the second
-            could both be channels, the last one is.
+            [N, C, H, W] with 1, 3 or 4 channels and [N, features] keep their axes. If both the last and the second axis
+            could be channels, the last one is used.
         Targets: [N] or [N, 1].
 
     Raises:
         TypeError: Inputs are neither floating point nor uint8, or labels are not integers.
-        ValueError: The axes of images are not clear, or :class:`LabeledArrays` refuses the result.
+        ValueError: The image axes are ambiguous, or :class:`LabeledArrays` rejects the result.
     """
     labels = _to_targets(name, "train_targets", train_targets), _to_targets(name, "test_targets", test_targets)
     if class_names is None:
@@ -117,7 +117,7 @@ def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
         return values
     except (ValueError, zlib.error, EOFError, zipfile.BadZipFile, OSError) as error:
         kind, reason = UntrustedError if "allow_pickle" in str(error) else DamagedError, str(error)
-    except RuntimeError as error:  # zipfile's, of passwords and of methods of compression
+    except RuntimeError as error:  # from zipfile, for passwords and compression methods
         kind, reason = FormatError, str(error)
     except MemoryError as error:
         kind, reason = TooManyError, str(error)
@@ -131,7 +131,7 @@ def _to_tensor(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
     array = np.asarray(values)
     if array.dtype.kind not in "buif":
         raise InvalidTypeError(what, f"{name}: {what} must be an array of numbers, got dtype {array.dtype}")
-    # torch reads arrays in the machine's byte order and with positive strides only
+    # torch reads only arrays in native byte order and with positive strides
     return torch.tensor(np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")))
 
 
@@ -170,17 +170,17 @@ def _to_inputs(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
 
 
 def scale_images(images: Tensor) -> Tensor:
-    """Return uint8 values 0 .. 255 as new float32 numbers in [0, 1]."""
+    """Convert uint8 values 0 .. 255 to new float32 values in [0, 1]."""
     return images.float().div_(255.0)
 
 
 def standardize(train: Tensor, test: Tensor) -> None:
-    """Shift and scale every channel of images, **in place**, by the mean and standard deviation of the training images.
+    """Standardize every image channel, **in place**, with the mean and standard deviation of the training images.
 
-    In place because a copy of MiniImageNet would take 4 GB. A channel that is constant over all training images is only
-    shifted. Images are [N, C, H, W] float32.
+    It works in place because a copy of MiniImageNet would take 4 GB. A channel that is constant over all training
+    images is only shifted. Images are [N, C, H, W] float32.
     """
-    # [C] each; over the whole set, hence without Bessel's correction
+    # [C] each; computed over the whole set, hence without Bessel's correction
     std, mean = torch.std_mean(train, dim=(0, 2, 3), correction=0)
     std = torch.where(std > 0, std, torch.ones_like(std))
     for images in (train, test):

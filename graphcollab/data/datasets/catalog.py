@@ -1,4 +1,4 @@
-"""Loaders of datasets by name."""
+"""Dataset loaders by name."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from graphcollab.data.datasets.vision import cifar10, cifar100, digits, fashion_
 DATASETS: Mapping[str, Callable[..., LabeledArrays]] = MappingProxyType(
     {load.__name__: load for load in (digits, cifar10, cifar100, fashion_mnist, mnist, svhn, mini_imagenet)}
 )
-"""Loaders by name of datasets that are dealt out to nodes."""
+"""Loaders, by name, of datasets to partition over nodes."""
 
 TABLES: Mapping[str, Callable[..., SiteTable]] = MappingProxyType(
     {load.__name__: load for load in (heart_disease, parkinsons)}
 )
-"""Loaders by name of tables whose rows belong to real nodes."""
+"""Loaders, by name, of tables whose rows belong to real nodes."""
 
 
 @overload
@@ -48,13 +48,13 @@ def load_dataset(
     Args:
         name: A name in :data:`DATASETS` or in :data:`TABLES`, or the path of an ``.npz`` file for :func:`from_npz`.
         root: Folder with the files. Default: the environment variable ``GRAPHCOLLAB_DATA``. Datasets that come with
-            an installed package, such as the digits, do without.
+            an installed package, such as the digits, need no folder.
         download: Fetch missing files, for datasets that torchvision can fetch.
         **options: Further arguments of the loader.
 
     Raises:
-        ValueError: The name is unknown (the nearest known one is named), the dataset needs a root and there is none,
-            or it cannot be downloaded.
+        ValueError: The name is unknown (the message suggests the nearest known one), the dataset needs a root and none
+            is given, or it cannot be downloaded.
         TypeError: The loader has no such option.
 
     Example:
@@ -68,7 +68,7 @@ def load_dataset(
     known: dict[str, Callable[..., Any]] = {**DATASETS, **TABLES}
     loader = look_up("dataset", name, known, also=", or the path of an .npz file")
     accepted = inspect.signature(loader).parameters
-    if "root" not in accepted:  # part of an installed package: there is nothing to find or fetch
+    if "root" not in accepted:  # part of an installed package: nothing to find or fetch
         return loader(**options)
     root = root if root is not None else os.environ.get("GRAPHCOLLAB_DATA")
     if not root:

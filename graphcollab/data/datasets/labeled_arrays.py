@@ -1,4 +1,4 @@
-"""Labeled datasets in memory, checked once when they are built, and several as one."""
+"""Labeled datasets in memory, validated on construction, and joining several into one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from graphcollab.data.samples import refuse_not_finite
 
 @dataclass(frozen=True, eq=False)
 class LabeledArrays:
-    """A dataset for classification: training and test samples with their labels, as tensors.
+    """A classification dataset: training and test samples with their labels, as tensors.
 
-    Every loader of :mod:`graphcollab.data.datasets` returns this value, which checks itself when it is built.
+    Every loader of :mod:`graphcollab.data.datasets` returns one. It is validated on construction.
 
     Args:
-        name: What the dataset is called in messages and tables.
+        name: Name of the dataset in messages and tables.
         train_inputs: Training samples, float32, [N, C, H, W] for images, otherwise any [N, ...].
         train_targets: Their labels, int64, each in ``0 .. num_classes - 1``, [N].
         test_inputs: Test samples, likewise. May be empty.
@@ -73,12 +73,12 @@ class LabeledArrays:
         return tuple(self.train_inputs.shape[1:])
 
     def grayscale(self, side: int) -> LabeledArrays:
-        """Return the images with their channels averaged and the center cut out, standardized anew as one channel.
+        """Average the channels of the images, crop the center, and standardize the result as one channel.
 
-        So datasets of different image shapes can be given to one architecture.
+        This makes datasets with different image shapes fit one architecture.
 
         Args:
-            side: Height and width to cut out, at most the images'.
+            side: Height and width of the crop, at most those of the images.
 
         Raises:
             ValueError: If the inputs are not images [N, C, H, W] of at least that size.
@@ -132,16 +132,16 @@ class LabeledArrays:
 
 @checked
 def join_datasets(sources: Sequence[LabeledArrays]) -> LabeledArrays:
-    """Join datasets to one that has all their samples and classes.
+    """Join datasets into one with all their samples and classes.
 
-    Labels of a dataset are shifted up by the classes of those before it: MNIST and Fashion-MNIST together have 20
-    classes, MNIST's own and Fashion-MNIST's as 10 to 19.
+    Labels of a dataset are shifted up by the number of classes of those before it: MNIST and Fashion-MNIST together
+    have 20 classes, MNIST's own and Fashion-MNIST's as 10 to 19.
 
     Args:
         sources: Datasets with inputs of one shape.
 
     Raises:
-        ValueError: If there are none, or shapes of inputs differ.
+        ValueError: If there are none, or their input shapes differ.
     """
     if not len(sources):
         raise EmptyError("datasets", "there must be at least one dataset to join, got none")

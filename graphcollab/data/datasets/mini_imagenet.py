@@ -1,4 +1,4 @@
-"""MiniImageNet from the folders in which it is usually stored."""
+"""MiniImageNet from its usual folder layouts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def mini_imagenet(
     test_fraction: Annotated[float, Real(above=0, below=1)] = 1 / 6,
     seed: Seed = 0,
 ) -> LabeledArrays:
-    """Load MiniImageNet, pooled: 100 classes with 600 images each, divided into training and test **within** a class.
+    """Load MiniImageNet, pooled: 100 classes with 600 images each, split into training and test **within** a class.
 
-    The usual files divide the classes (64 to train, 16 to validate, 20 to test), which is meant for few-shot learning.
+    The usual files divide the classes (64 for training, 16 for validation, 20 for testing) for few-shot learning.
     Here, as in `Learning to Collaborate in Decentralized Learning of Personalized Models
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, all classes are pooled and every class gives 500 images for
-    training and 100 for testing. The paper does not say which, so they are drawn by ``seed``. Two layouts are
-    understood::
+    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, all classes are pooled, and every class contributes 500 images to
+    training and 100 to testing. The paper does not say which, so they are drawn by ``seed``. Two layouts are
+    supported::
 
         images/*.jpg   train.csv  val.csv  test.csv     # columns filename,label
         train/<class>/*.jpg   val/<class>/*.jpg   test/<class>/*.jpg
@@ -45,11 +45,11 @@ def mini_imagenet(
     with the training images' mean and standard deviation. At size 84 the result takes 5 GB of memory.
 
     Args:
-        root: The folder with these files, or one with a sub-folder ``mini_imagenet`` (also ``mini-imagenet``,
-            ``miniImageNet``, ``MiniImageNet``, ``miniImagenet``), which is looked at first.
+        root: The folder with these files, or one with a subfolder ``mini_imagenet`` (also ``mini-imagenet``,
+            ``miniImageNet``, ``MiniImageNet``, ``miniImagenet``), which takes precedence.
         size: Height and width in pixels.
         test_fraction: Share of every class held out for testing, rounded to whole images. Default: 100 of 600.
-        seed: Chooses the images held out. The choice depends on the file names, not on the layout.
+        seed: Seed that selects the held-out images. The selection depends on the file names, not on the layout.
 
     Shapes:
         Inputs of the result: [N, 3, size, size].
@@ -123,7 +123,7 @@ def _from_tables(folder: Path) -> dict[str, list[Path]]:
                         f"file {table}", f"mini_imagenet: {name} is listed twice, the second time in {table}"
                     )
                 seen.add(name)
-                images = folder / "images"  # some copies keep a folder per class inside
+                images = folder / "images"  # some copies have a subfolder per class
                 path = next((path for path in (images / name, images / label / name) if path.is_file()), None)
                 if path is None:
                     raise MissingFileError(

@@ -1,4 +1,4 @@
-"""Tables whose rows belong to real sites: patients of hospitals, recordings of patients."""
+"""Tables whose rows belong to real sites: patients of hospitals, or recordings of patients."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _TARGETS = ("motor_UPDRS", "total_UPDRS")
 
 @dataclass(frozen=True, eq=False)
 class SiteTable:
-    """A table with a column that says whose row it is.
+    """A table with a column that assigns every row to a site.
 
     Args:
-        name: What the table is called in messages.
+        name: Name of the table in messages.
         columns: The columns by name: numbers, NaN where a value is missing, or text.
-        node: The column with the sites.
+        node: The column with the site names.
         target: The column to predict.
         categorical: Columns whose numbers are categories.
 
@@ -48,15 +48,15 @@ class SiteTable:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """How many rows every site has, {name: number}."""
+        """Number of rows of every site, {name: number}."""
         names, counts = np.unique(self.columns[self.node], return_counts=True)
         return dict(zip(map(str, names.tolist()), counts.tolist(), strict=True))
 
     def tasks(self, **settings: Any) -> Tasks:
         """Build tasks from the table with the settings of `Tasks.from_frame`.
 
-        Columns have all the categories and indicators that they have in the whole table, also in rows for testing, so
-        all splits have the same features. Means and deviations are fitted to training rows.
+        Columns have the categories and indicators of the whole table, including test rows, so all splits have the same
+        features. Means and standard deviations are fitted to training rows.
         """
         about = {"node": self.node, "target": self.target, "categorical": self.categorical, **settings}
         if about.get("preparation") is None:
@@ -68,7 +68,7 @@ class SiteTable:
             whole = {**about, "split": None, "val_fraction": 0, "test_fraction": 0}
             undivided = {name: values for name, values in self.columns.items() if name != split}
             about |= {"preparation": Tasks.from_frame(undivided, **whole).preparation, "refit": True}
-        known = ("categorical", "categories")  # which the preparation has
+        known = ("categorical", "categories")  # already in the preparation
         about = {key: value for key, value in about.items() if key not in known}
         return Tasks.from_frame(self.columns, **about)
 
@@ -81,12 +81,12 @@ class SiteTable:
 
 @checked
 def heart_disease() -> SiteTable:
-    """Load the patients of four hospitals: who has a heart disease? They come with this package.
+    """Load the patients of four hospitals to predict heart disease. The data come with this package.
 
     `UCI Heart Disease <https://doi.org/10.24432/C52P4X>`_ (Janosi, Steinbrunn, Pfisterer, Detrano, 1988; CC BY 4.0):
     303 patients in Cleveland, 294 in Budapest, 123 in Switzerland and 200 in Long Beach. The target ``disease`` is 1
-    where the files have a ``num`` above 0. A cholesterol of 0 is taken as missing, as it is for all patients in
-    Switzerland. Categories and indicators are those of all rows, also of rows for testing; see `SiteTable.tasks`.
+    if ``num`` in the files is above 0. A cholesterol of 0 is treated as missing, as it is for all patients in
+    Switzerland. Categories and indicators are those of all rows, including test rows; see `SiteTable.tasks`.
     """
     read = open_table(_HEART)
     columns = {name: read.column(name) for name in read.names}
@@ -99,16 +99,16 @@ def heart_disease() -> SiteTable:
 def parkinsons(
     root: str | os.PathLike[str], target: Literal["motor_UPDRS", "total_UPDRS"] = "motor_UPDRS"
 ) -> SiteTable:
-    """Load the recordings of 42 patients: how severe is their Parkinson's disease? From ``tabular``.
+    """Load recordings of 42 patients, from ``tabular``, to predict the severity of their Parkinson's disease.
 
     `UCI Parkinsons Telemonitoring <https://doi.org/10.24432/C5ZS3N>`_ (Tsanas, Little, 2009; CC BY 4.0): 5,875
-    recordings with age, sex, time of the test and 16 measures of the voice, never the score that is no ``target``.
-    Categories and indicators would be those of all rows, also of rows for testing, but this table has none; see
+    recordings with age, sex, time of the test and 16 voice measures. The score that is not the ``target`` is excluded.
+    Categories and indicators would be those of all rows, including test rows, but this table has none; see
     `SiteTable.tasks`.
 
     Raises:
-        FileNotFoundError: If the file is not there; it says where to get it.
-        ValueError: If it lacks a column.
+        FileNotFoundError: If the file does not exist; the message says where to get it.
+        ValueError: If the file lacks a column.
     """
     path = Path(root) / "tabular" / _PARKINSONS
     if not path.is_file():

@@ -1,9 +1,9 @@
-"""Image datasets: scikit-learn's digits, and those in the formats that torchvision reads.
+"""Image datasets: scikit-learn's digits, and datasets in the formats that torchvision reads.
 
-The latter come as [N, C, H, W] float32, standardized per channel with the mean and standard deviation of their own
-training images (the numbers of the test images are never looked at), in the official order and split. They are read
-from the folder ``root``; with ``download``, torchvision fetches what is missing. They raise FileNotFoundError if files
-are not there, or a checksum is wrong, and ``download`` is False, and ValueError if files cannot be read.
+The latter are [N, C, H, W] float32, standardized per channel with the mean and standard deviation of their own
+training images (never of the test images), in the official order and split. They are read from the folder ``root``;
+with ``download``, torchvision fetches missing files. Loaders raise FileNotFoundError if files are missing or a checksum
+is wrong and ``download`` is False, and ValueError if files cannot be read.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from graphcollab._base.torchvision import torchvision_datasets
 from graphcollab.data.datasets.arrays import from_arrays, from_npz, standardize
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
 
-_BY_TRAIN = ({"train": True}, {"train": False})  # how torchvision calls the two splits of most datasets
+_BY_TRAIN = ({"train": True}, {"train": False})  # torchvision's arguments for the two splits of most datasets
 _CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
@@ -34,13 +34,13 @@ def digits(test_fraction: Annotated[float, Real(above=0, below=1)] = 0.25, seed:
 
     Args:
         test_fraction: Share of all digits held out for testing, stratified by class. Default: a quarter (450 digits).
-        seed: Chooses the split. Both parts keep scikit-learn's order.
+        seed: Seed of the split. Both parts keep scikit-learn's order.
 
     Shapes:
         Inputs of the result: [N, 1, 8, 8] in [0, 1].
 
     Raises:
-        ValueError: ``test_fraction`` leaves a part with fewer than 10 digits.
+        ValueError: ``test_fraction`` leaves fewer than 10 digits in a part.
     """
     from sklearn.datasets import load_digits  # scikit-learn takes a second to import
     from sklearn.model_selection import train_test_split
@@ -62,7 +62,7 @@ def mnist(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays
 
 @checked
 def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
-    """Load Fashion-MNIST: clothes in 10 classes, otherwise as MNIST, from ``FashionMNIST/raw``."""
+    """Load Fashion-MNIST: clothes in 10 classes, otherwise like MNIST, from ``FashionMNIST/raw``."""
     return _load("fashion_mnist", torchvision_datasets().FashionMNIST, Path(root), "FashionMNIST/raw", download)
 
 
@@ -70,7 +70,7 @@ def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> Label
 def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
     """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB, from ``cifar-10-batches-py``.
 
-    Where that folder is absent, ``root/cifar10.npz`` is read instead if it is there: uint8 images x_train and x_test
+    If that folder does not exist, ``root/cifar10.npz`` is read instead, if present: uint8 images x_train and x_test
     [N, 32, 32, 3] (another shape is a ValueError), labels y_train and y_test [N]. Nothing is downloaded then.
     """
     root = Path(root)
@@ -90,7 +90,7 @@ def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabeledArra
 
 @checked
 def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
-    """Load CIFAR-100 with its 100 fine labels, otherwise as CIFAR-10, from ``cifar-100-python``."""
+    """Load CIFAR-100 with its 100 fine labels, otherwise like CIFAR-10, from ``cifar-100-python``."""
     dataset = torchvision_datasets().CIFAR100
     return _load("cifar100", dataset, Path(root), dataset.base_folder, download)
 
@@ -99,10 +99,11 @@ def cifar100(root: str | os.PathLike[str], download: bool = False) -> LabeledArr
 def svhn(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
     """Load Street View House Numbers, cropped: 73,257 training and 26,032 test digits, 32 x 32 RGB.
 
-    The 531,131 extra images are left out. Label 0 is the digit 0, which the files call 10. The files
-    ``train_32x32.mat`` and ``test_32x32.mat`` are in ``root`` or a folder ``SVHN`` there, into which they are fetched.
+    The 531,131 extra images are omitted. Label 0 is the digit 0, which the files call 10. The files
+    ``train_32x32.mat`` and ``test_32x32.mat`` are in ``root`` or its subfolder ``SVHN``, which is also the download
+    folder.
     """
-    # torchvision puts the .mat files straight into the folder it is given; beside other datasets they get one of theirs
+    # torchvision puts the .mat files directly into the folder it is given; use a subfolder next to other datasets
     folder = Path(root) if (Path(root) / "train_32x32.mat").is_file() else Path(root) / "SVHN"
     return _load("svhn", torchvision_datasets().SVHN, folder, "", download, [{"split": "train"}, {"split": "test"}])
 
@@ -110,13 +111,13 @@ def svhn(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
 def _load(
     name: str, dataset: Any, root: Path, within: str, download: bool, splits: Any = _BY_TRAIN, also: str = ""
 ) -> LabeledArrays:
-    """Open both splits with torchvision, or say where it looked, and standardize their images."""
+    """Open both splits with torchvision, or report the searched location, and standardize their images."""
     folder = root / within
     try:
         train, test = (dataset(str(root), download=download, **split) for split in splits)
-    except Exception as error:  # torchvision and the parsers below it raise many kinds for damaged files
+    except Exception as error:  # torchvision and its parsers raise many kinds of errors for damaged files
         if download:
-            raise  # about the network: torchvision's own words say most
+            raise  # a network error: torchvision's message is the most informative
         if isinstance(error, RuntimeError) and "not found" in str(error):
             raise MissingFileError(
                 f"folder {folder}",

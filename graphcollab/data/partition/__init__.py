@@ -1,4 +1,4 @@
-"""How a dataset is dealt out to nodes: by classes, shifts and groups, or drawn from a law."""
+"""Partitions of a dataset over nodes: by classes, shifts and groups, or drawn from a distribution."""
 
 from typing import TYPE_CHECKING
 

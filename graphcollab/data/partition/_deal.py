@@ -1,4 +1,4 @@
-"""What all builders of tasks share: their arguments, dealing samples to nodes, drawing tests, and putting tasks up."""
+"""Shared parts of task builders: common arguments, dealing samples to nodes, drawing test samples, assembling tasks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ builder = checked_with(
         "kwargs": "``names``, ``loss``, ``metric`` and ``node_id`` of `Tasks`.",
     }
 )
-"""Makes a function a builder of tasks: its arguments are checked, and those that many have are documented."""
+"""Decorator of task builders: it checks their arguments and documents the common ones."""
 
 
 @runtime_checkable
@@ -55,7 +55,7 @@ class Labeled(Protocol):
 
 
 def num_classes(source: Labeled) -> int:
-    """Return how many labels a dataset may have: its ``num_classes``, or one more than its largest label."""
+    """Return the number of labels of a dataset: its ``num_classes``, or its largest label plus one."""
     largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
     stated = getattr(source, "num_classes", largest)
     if stated < largest:
@@ -67,7 +67,7 @@ def num_classes(source: Labeled) -> int:
 
 
 def label_starts(sources: Sequence[Labeled]) -> list[int]:
-    """Return by how much to shift up every dataset's labels: by the classes of those before it."""
+    """Return the label offset of every dataset: the number of classes of those before it."""
     shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
     if len(shapes) > 1:
         raise ShapeError(
@@ -77,7 +77,7 @@ def label_starts(sources: Sequence[Labeled]) -> list[int]:
 
 
 def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
-    """Check that there are as many numbers of nodes as clusters, for each of which there is one of ``what``."""
+    """Check that the list of node counts has one entry per cluster; each cluster has one of ``what``."""
     if not nodes:
         raise EmptyError("nodes", "there must be at least one cluster of nodes, got nodes=()")
     if len(nodes) != clusters:
@@ -87,14 +87,15 @@ def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
 
 
 def clusters_of(nodes: Sequence[int]) -> Tensor:
-    """Return the cluster of every node where nodes are ordered cluster by cluster."""
+    """Return the cluster of every node, for nodes ordered cluster by cluster."""
     return torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
 
 
 def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int) -> Shares:
-    """Deal the samples ``index`` [n] out to nodes, different ones to each, in an order that depends on seed and keys.
+    """Deal the samples ``index`` [n] out to nodes without overlap, in an order keyed by seed and keys.
 
-    A node's share does not depend on nodes behind it. With ``train`` None all are dealt, by 1 more to the first nodes.
+    A node's share does not depend on later nodes. With ``train=None``, all samples are dealt; the first nodes may get
+    one more.
     """
     fewest = 1 if train is None else train
     need = nodes * (fewest + val)
@@ -150,7 +151,7 @@ def deal_counts(
 
 
 def pools_of(data: Labeled) -> dict[str, Pool]:
-    """Return a dataset as the pools of a training and a test set."""
+    """Return a dataset as a training pool and a test pool."""
     return {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
 
 
@@ -168,7 +169,7 @@ def stored_apart(
     seed: int,
     **kwargs: Any,
 ) -> Tasks:
-    """Build tasks whose samples are copies of the dealt ones, node after node, as ``change`` makes their cluster's."""
+    """Build tasks from copies of the dealt samples, node after node, transformed by ``change`` for each cluster."""
     nodes = [len(own) for own, _ in shares]
     pools, samples = {}, {}
     for place, name in enumerate(("train", "val")):
@@ -191,7 +192,7 @@ def _pool(pairs: Sequence[tuple[Tensor, Tensor]]) -> Pool:
 def assemble(
     pools: Mapping[str, Pool], samples: Mapping[str, tuple[str, Sequence[Tensor]]], cluster: Tensor, **kwargs: Any
 ) -> Tasks:
-    """Build tasks with true clusters [K], of a pool and an index tensor per node by split; without empty splits."""
+    """Build tasks with true clusters [K] from pools and, by split, one index tensor per node; omit empty splits."""
     names = tuple(f"cluster {c}, node {k}" for k, c in enumerate(cluster.tolist()))
     splits = {name: Split.from_lists(pool, lists) for name, (pool, lists) in samples.items() if any(map(len, lists))}
     used = {split.pool for split in splits.values()}

@@ -1,7 +1,7 @@
-"""Nodes that have a number of samples of every class: majority classes, and MAPL's clusters of classes.
+"""Nodes with a given number of samples per class: majority classes, and MAPL's clusters of classes.
 
-A node's training and validation samples are its own, and depend on the seed and the nodes before it, not on those
-behind. Test samples are drawn for every node on its own, so nodes may share some.
+Training and validation samples belong to one node each, and depend on the seed and the previous nodes, not on later
+ones. Test samples are drawn independently for every node, so nodes may share some.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _COUNT_STREAM = 151
 
 @checked
 def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, classes: Count = 10) -> list[int]:
-    """Return how many of N samples are of each class: N p / n of n majority classes, N (1 - p) / (C - n) of others.
+    """Return the class counts of N samples: N p / n for each of n majority classes, N (1 - p) / (C - n) for each other.
 
-    The majority has N p samples, rounded to the nearest whole number (half up), the minority the rest, and inside each
-    the classes with the smallest labels get one more where it does not divide evenly: N in all, ``size``. Where all C
-    ``classes`` are in the majority, p must be 1.
+    The majority classes get N p samples in total, rounded to the nearest integer (half up), the minority classes the
+    rest; within each, classes with the smallest labels get one more if the division leaves a remainder. The total is N,
+    ``size``. If all C ``classes`` are in the majority, p must be 1.
 
     Example:
         >>> majority_counts(10, [0, 3], p=0.7, classes=4)
@@ -62,17 +62,17 @@ def majority_tasks(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Give every node most of its samples from its majority classes and few from the others.
+    """Give every node most of its samples from its majority classes and few from the other classes.
 
     Section 5.1 of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, Ohio State
     University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
     other class; p = n / 10 makes all nodes alike (rounding: `majority_counts`), in training, validation and testing;
-    the thesis has no validation samples (``val=0``). ``cluster`` says which nodes have the same majority classes,
-    numbered as they come.
+    the thesis has no validation samples (``val=0``). ``cluster`` groups nodes with the same majority classes, numbered
+    in order of appearance.
 
     Args:
         majorities: Majority classes of every node.
-        p: Share of majority classes.
+        p: Share of samples from the majority classes.
         train: N, training samples of a node; one number for all or one per node.
         test: Test samples of a node.
     """
@@ -94,11 +94,12 @@ def majority_tasks(
 
 @checked
 def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list[range]:
-    """Return consecutive classes for every cluster, so that all occur and neighboring clusters share ``overlap``.
+    """Return consecutive classes for every cluster, such that all occur and neighboring clusters share ``overlap``.
 
     The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
-    every piece is lengthened by the next ``overlap`` classes. Where that is longer than a piece, clusters that are not
-    neighbors share classes too. A ``ValueError`` says how many of the C ``classes`` are too few.
+    every piece is extended by the next ``overlap`` classes. If ``overlap`` exceeds the length of a piece, clusters that
+    are not neighbors share classes, too. A ``ValueError`` states how many classes are needed if C ``classes`` are too
+    few.
 
     Example:
         >>> class_windows(10, 2, overlap=4), class_windows(10, 3)
@@ -126,7 +127,7 @@ def class_clusters(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Give every cluster of nodes some of the classes, and every node a number of samples of each of them.
+    """Assign classes to every cluster of nodes, and give every node a number of samples of each of them.
 
     Scenarios 1 to 4 of section 5 of `MAPL: Model Agnostic Peer-to-peer Learning <https://arxiv.org/abs/2403.19792>`_
     (Mukherjee, Simonetto and Jamali-Rad, 2024), which has 10 and 20 nodes in 2 clusters:
@@ -140,18 +141,18 @@ def class_clusters(
     4         overlapping         (100, 300)         4
     ========  ==================  =================  ===========
 
-    Classes go to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4 of 10
-    classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9). Numbers are drawn from [100,
-    300] in the text, without the end in the code, as here. Unlike this one, their code gives two nodes of
+    Classes are assigned to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4
+    of 10 classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9). Numbers are drawn from
+    [100, 300] in the text, excluding the upper bound in the code, as here. Unlike here, their code gives two nodes with
     consecutive numbers 100 samples of each class in common.
 
     Args:
-        nodes: K. Nodes are ordered cluster by cluster; sizes of clusters differ by at most one.
+        nodes: K. Nodes are ordered cluster by cluster; cluster sizes differ by at most one.
         clusters: Number of clusters.
-        per_class: A node's samples of each of its classes: a number, or ``(low, high)``, from which low, …, high - 1
-            are drawn for every node and class. Small datasets need fewer than the default.
-        overlap: Classes that neighboring clusters share.
-        val: How many of a node's samples of each class are set aside for validation. The paper has none.
+        per_class: A node's samples of each of its classes: a number, or ``(low, high)`` to draw from low, …, high - 1
+            for every node and class. Small datasets need fewer than the default.
+        overlap: Number of classes that neighboring clusters share.
+        val: Number of a node's samples of each class set aside for validation. The paper has none.
         test: Test samples of a node for each of its classes.
     """
     if nodes < clusters:
@@ -172,7 +173,7 @@ def class_clusters(
     has = torch.zeros(clusters, count, dtype=torch.bool)
     for c, window in enumerate(windows):
         has[c, labels[list(window)]] = True
-    # [K, C]: a whole number from low, …, high - 1 for every node and class that it has
+    # [K, C]: an integer from low, …, high - 1 for every node and each of its classes
     drawn = keyed_uniform(seed, _COUNT_STREAM, torch.arange(nodes)[:, None], torch.arange(count))
     own = has[cluster]
     numbers = low + ((high - low) * drawn).long() - val

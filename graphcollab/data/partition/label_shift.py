@@ -1,4 +1,4 @@
-"""Clusters of nodes with classes of their own, and groups of classes with which this has been published.
+"""Clusters of nodes with disjoint classes, and the published groups of classes.
 
 The thesis is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
 (Hagander and Ihre-Thomason, Lund University, 2024).
@@ -35,7 +35,7 @@ ANIMALS_VEHICLES: tuple[tuple[int, ...], ...] = ((2, 3, 4, 5, 6, 7), (0, 1, 8, 9
 FIVE_PAIRS: tuple[tuple[int, ...], ...] = ((0, 1), (2, 3), (4, 5), (6, 7), (8, 9))
 """Five clusters of two of ten classes, 20 nodes each (section 3.1.2).
 
-The thesis does not say which classes go together; neighboring labels are a choice of this package.
+The thesis does not say which classes are paired; pairing neighboring labels is a choice of this package.
 """
 
 
@@ -55,12 +55,12 @@ def label_shift(
     Sections 3.1.1, 3.1.2 and 3.1.6 of the thesis of Hagander and Ihre-Thomason (2024); `ANIMALS_VEHICLES` and
     `FIVE_PAIRS` are its groups of ten classes.
 
-    A node's samples are drawn at random from those of its cluster's classes, without regard to the class, and belong to
-    no other node. Labels stay what they are. What the m-th node of a cluster gets depends on the seed, the cluster's
-    classes and m alone; samples are stored once.
+    A node's samples are drawn at random from those of its cluster's classes, ignoring the class, and belong to no other
+    node. Labels are unchanged. The samples of the m-th node of a cluster depend on the seed, the cluster's classes and
+    m alone; samples are stored once.
 
     Args:
-        groups: Classes of every cluster; no class may be in two.
+        groups: Classes of every cluster; no class may be in two clusters.
 
     Example:
         >>> from types import SimpleNamespace
@@ -112,15 +112,15 @@ def disjoint_classes(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Draw classes for every cluster of nodes and deal all their samples to its nodes: a `label_shift` at random.
+    """Draw classes for every cluster of nodes and deal all their samples to its nodes: a random `label_shift`.
 
     The cross-device task of section 4.2 of `CoBo: Collaborative Learning via Bilevel Optimization
     <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024), whose setting is the default: on CIFAR-100, 10
     clusters of 10 classes with 6, 6, 7, 7, …, 10, 10 nodes, 80 in all; it has no validation samples (``val=0``). A
     cluster's samples are dealt out at random, so nodes of larger clusters have fewer. For clusters of two classes,
-    :func:`graphcollab.data.datasets.join_datasets` makes 20 classes of MNIST and Fashion-MNIST.
+    :func:`graphcollab.data.datasets.join_datasets` makes 20 classes from MNIST and Fashion-MNIST.
 
-    Every cluster gets as many classes as there are for all clusters alike; classes that remain are left out.
+    Clusters get equally many classes, as many as possible; remaining classes are omitted.
     """
     classes = data.train_targets.unique()
     each = len(classes) // max(len(nodes), 1)

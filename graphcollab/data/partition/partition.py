@@ -1,4 +1,4 @@
-"""Who gets which samples of a dataset: the procedure of L2C's Fig. 2 and equal groups that share a task."""
+"""Partitions of a dataset: the procedure of L2C's Fig. 2, and equal groups that share a task."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def shard_tasks(
     The procedure is that of Fig. 2 of *Learning to Collaborate in Decentralized Learning of Personalized Models* (Li et
     al., CVPR 2022).
 
-    (a) The samples of each of the M classes are cut into P shards; (b) one shard of every class, at random, makes a
-    group, P groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test
+    (a) The samples of each of the M classes are cut into P shards; (b) one random shard of every class forms a group, P
+    groups in all; (c) every group is shuffled and dealt from left to right, N shards to a node. A node's test
     data are all test samples of its classes, stored once.
 
     Args:
         shards: P.
         classes_per_node: N. It must divide M, or a node could get a class twice.
-        classes: The M classes used. Default: all that occur.
+        classes: The M classes used. Default: all classes that occur.
         shard_size: Samples of a shard. Default: all samples are dealt out.
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
@@ -112,7 +112,7 @@ def grouped_tasks(
     Args:
         groups: Number of tasks; must divide the number of classes.
         nodes_per_group: Nodes that share a task.
-        classes: The classes used. Default: all that occur.
+        classes: The classes used. Default: all classes that occur.
         shard_size: Samples of one class at one node. Default: all samples are dealt out.
     """
     classes = list(classes) if classes is not None else data.train_targets.unique().tolist()

@@ -1,4 +1,4 @@
-"""Linear regression with a coefficient vector per cluster."""
+"""Linear regression with one coefficient vector per cluster."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from graphcollab.data.samples import Pool
 from graphcollab.data.tasks import Tasks
 
 _TRUTH_STREAM, _SAMPLE_STREAM = 112, 113
-_RANGE = 10.0  # of inputs and coefficients, from minus this to this
+_RANGE = 10.0  # inputs and coefficients are in [-_RANGE, _RANGE]
 
 
 @checked
 def linear_regression_truth(clusters: Count = 3, dim: Count = 10, seed: Seed = 0) -> Tensor:
-    """Return the coefficients that `linear_regression_tasks` with these arguments has, [clusters, dim], float64."""
+    """Return the true coefficients of `linear_regression_tasks` with the same arguments, [clusters, dim], float64."""
     return 2 * _RANGE * keyed_uniform(seed, _TRUTH_STREAM, torch.arange(clusters)[:, None], torch.arange(dim)) - _RANGE
 
 
@@ -36,7 +36,7 @@ def linear_regression_tasks(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    r"""Make the synthetic problem of adversarial clusters: linear regression with other coefficients in every cluster.
+    r"""Make the synthetic problem of adversarial clusters: linear regression with different coefficients per cluster.
 
     Section 3.1.3 of *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
     (Hagander and Ihre-Thomason, Lund University, 2024):
@@ -45,17 +45,17 @@ def linear_regression_tasks(
 
     with :math:`x` uniform in :math:`[-10, 10]^d`, :math:`\varepsilon` standard normal and :math:`\theta^*_c` likewise
     uniform for every cluster c. No model does better than :math:`\sigma^2` on average. The text does not give
-    :math:`\sigma` or the range of :math:`\theta^*_c`; these are those of the published implementation.
+    :math:`\sigma` or the range of :math:`\theta^*_c`; the values are those of the published implementation.
 
-    Every number is a function of the seed, the cluster, the node's place in it, the split and the sample alone.
+    Every number is a function of the seed, the cluster, the node's position in it, the split and the sample alone.
 
     Args:
-        dim: d, numbers in an input.
+        dim: d, the number of input features.
         train: Training samples of a node.
         val: Validation samples of a node.
         test: Test samples of a node.
         noise: :math:`\sigma`, standard deviation of the noise.
-        kwargs: ``names``, ``node_id``, and ``loss`` and ``metric``, which are the mean squared error unless given.
+        kwargs: ``names``, ``node_id``, and ``loss`` and ``metric``, which default to the mean squared error.
 
     Shapes:
         Inputs: [N, d]; targets: [N], for models with one output [B, 1] or [B].

@@ -1,4 +1,4 @@
-"""Clusters of nodes whose samples differ in a known way: in their inputs, their labels, or what labels mean.
+"""Clusters of nodes whose samples differ in a known way: in their inputs, their labels, or the meaning of labels.
 
 The thesis is *With a Little Help from My Friends: A Comparative Study of Decentralized Deep Learning Strategies*
 (Hagander and Ihre-Thomason, Lund University, 2024).
@@ -36,15 +36,15 @@ _LABEL_STREAM, _FRACTION_STREAM = 131, 132
 
 @checked
 def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor:
-    """Rotate images about their center, counter-clockwise as they are seen (first row on top).
+    """Rotate images about their center, counterclockwise as displayed (first row on top).
 
-    Multiples of 90 degrees move pixels and lose nothing. Any other angle interpolates bilinearly between pixels, keeps
-    the size, and takes what lies outside of the image to be ``fill``.
+    Multiples of 90 degrees permute pixels without loss. Any other angle interpolates bilinearly between pixels, keeps
+    the size, and sets pixels outside the image to ``fill``.
 
     Args:
-        images: Floating-point numbers, [N, C, H, W], as is the result; square for 90 and 270 degrees.
-        angle: Degrees; negative ones rotate clockwise.
-        fill: Value outside of the images, a number or one per channel as [C, 1, 1].
+        images: Floating-point images, [N, C, H, W], like the result; square for 90 and 270 degrees.
+        angle: Degrees; negative angles rotate clockwise.
+        fill: Value outside the images, a number or one per channel as [C, 1, 1].
     """
     _refuse_other_than_images(images)
     if not images.is_floating_point():
@@ -59,7 +59,7 @@ def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor
                 "inputs", f"rotating by {angle} degrees needs square images, got {height} x {width} pixels"
             )
         return images.rot90(int(turns), (2, 3))
-    # theta [1, 2, 3] maps an output's place to the input's; places run from -1 to 1 in both directions, y points down
+    # theta [1, 2, 3] maps output to input coordinates; both run from -1 to 1, with y pointing down
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     theta = images.new_tensor([[[cos, -sin * height / width, 0.0], [sin * width / height, cos, 0.0]]])
     grid = F.affine_grid(theta, [1, 1, height, width], align_corners=False).expand(len(images), -1, -1, -1)
@@ -82,14 +82,13 @@ def covariate_shift(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Change the inputs of every cluster of nodes in its own way; labels stay what they are.
+    """Transform the inputs of every cluster of nodes in its own way; labels are unchanged.
 
-    Samples are drawn at random from the whole dataset and belong to one node each; which ones the k-th node gets
-    depends on the seed and k alone. Only dealt samples are transformed; a cluster's test samples once, for all its
-    nodes.
+    Samples are drawn at random from the whole dataset and belong to one node each; those of the k-th node depend on the
+    seed and k alone. Only dealt samples are transformed, a cluster's test samples once for all its nodes.
 
     Args:
-        transforms: What is done to the inputs of every cluster: functions of inputs [N, ...] that keep their shape.
+        transforms: Input transformation of every cluster: a function of inputs [N, ...] that keeps their shape.
     """
     check_clusters(nodes, len(transforms), "transforms")
     own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
@@ -120,16 +119,16 @@ def rotation_shift(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Rotate the images of every cluster of nodes by its own angle, counter-clockwise; see `covariate_shift`.
+    """Rotate the images of every cluster of nodes by its own angle, counterclockwise; see `covariate_shift`.
 
     Section 3.1.4 of the thesis of Hagander and Ihre-Thomason (2024), whose setting is the default: Fashion-MNIST at 0,
-    180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text gives neither direction nor interpolation; see `rotate`
-    for those chosen. Corners that a rotation uncovers get the smallest value of every channel in training, which is
-    black also where images have been standardized (0 would be gray).
+    180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text specifies neither direction nor interpolation; see
+    `rotate` for this package's choice. Uncovered corners get the smallest training value of every channel, which is
+    black even if images have been standardized (0 would be gray).
 
     Args:
         data: Images [N, C, H, W] with labels.
-        angles: Degrees of every cluster. Multiples of 90 lose nothing, others interpolate.
+        angles: Rotation angle of every cluster in degrees. Multiples of 90 are lossless, other angles interpolate.
     """
     _refuse_other_than_images(data.train_inputs)
     black = data.train_inputs.amin((0, 2, 3))[:, None, None]
@@ -147,18 +146,18 @@ def concept_shift(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Give every cluster of nodes a dataset of its own, with labels of its own.
+    """Give every cluster of nodes its own dataset with its own labels.
 
     Section 3.1.5 of the thesis of Hagander and Ihre-Thomason (2024): ``sources=(mnist, fashion_mnist)`` with 50 nodes
     each gives 20 labels, MNIST's own and Fashion-MNIST's shifted up by 10. All nodes need a model with an output for
-    every label of every source, since they do not know whose they are.
+    every label of every source, since they do not know their cluster.
 
-    What the m-th node of a cluster gets depends on the seed, the source and m alone. Only dealt samples are copied.
+    The samples of the m-th node of a cluster depend on the seed, the source and m alone. Only dealt samples are copied.
 
     Args:
-        sources: The dataset of every cluster, all with inputs of one shape. Labels of a source are shifted up by the
-            classes of those before it: its ``num_classes``, or, where it has no such field, one more than its largest
-            label.
+        sources: The dataset of every cluster, all with the same input shape. Labels of a source are shifted up by the
+            number of classes of those before it: ``num_classes``, or, if a source has no such field, its largest label
+            plus one.
     """
     check_clusters(nodes, len(sources), "sources")
     starts = label_starts(sources)
@@ -169,14 +168,14 @@ def concept_shift(
 
 @checked
 def label_permutations(classes: Count, clusters: Count, seed: Seed = 0) -> Tensor:
-    r"""Draw a permutation of the labels for every cluster, so that no class has the same label in two of them.
+    r"""Draw a permutation of the labels for every cluster, such that no class has the same label in two clusters.
 
     Cluster m gives class c the label :math:`\tau((\sigma(c) + s_m) \bmod C)`, where :math:`\sigma` and :math:`\tau` are
-    random permutations and :math:`s_m` different random shifts. Each cluster's permutation by itself is then uniformly
-    random, and it does not depend on how many other clusters there are.
+    random permutations and :math:`s_m` are distinct random shifts. Each cluster's permutation is then uniformly
+    random on its own, and independent of the number of clusters.
 
     Shapes:
-        Output: [M, C], of C ``classes`` and at most as many ``clusters``; (m, c) is class c's label in cluster m.
+        Output: [M, C] for C ``classes`` and at most as many ``clusters``; entry (m, c) is class c's label in cluster m.
     """
     if clusters > classes:
         raise TooManyError(
@@ -198,21 +197,21 @@ def permuted_labels(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Give every cluster of nodes the whole dataset, with its labels permuted in the cluster's own way.
+    """Give every cluster of nodes the whole dataset with a cluster-specific permutation of its labels.
 
     The cross-silo task of section 4.1 of `CoBo: Collaborative Learning via Bilevel Optimization
-    <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024): a model for all is poor, since clusters
-    contradict each other in every class; nodes of a cluster gain from each other's samples, which they share out at
-    random. The article's setting is the default, on CIFAR-100 and without validation samples (``val=0``); its Fig. 2(a)
-    varies ``fraction``, the number of clusters (``nodes=(2,) * clusters``) and their size (``nodes=(size,) * 4``). It
-    wants unique labels for each class throughout all clusters, which random permutations do not give;
-    `label_permutations` does.
+    <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024). A common model performs poorly, since clusters
+    contradict each other in every class; nodes of a cluster benefit from each other's samples, which are divided among
+    them at random. The article's setting is the default, on CIFAR-100 and without validation samples (``val=0``); its
+    Fig. 2(a) varies ``fraction``, the number of clusters (``nodes=(2,) * clusters``) and their size
+    (``nodes=(size,) * 4``). It asks for unique labels for each class across all clusters, which random permutations do
+    not give; `label_permutations` does.
 
-    Inputs are copied for every cluster, those of training and validation only where they are dealt.
+    Inputs are copied for every cluster; of training and validation samples, only the dealt ones.
 
     Args:
-        fraction: Share of the training samples that is used, the same in every cluster, nested in those of larger
-            shares.
+        fraction: Share of the training samples used. The samples are the same in every cluster, and a subset of those
+            for a larger share.
     """
     check_clusters(nodes, len(nodes), "label permutations")
     labels = label_permutations(num_classes(data), len(nodes), seed)

@@ -1,9 +1,9 @@
 """Triton kernels for rows on a GPU: weighted sums of rows, of their differences, and inner products.
 
-`gpu.py` imports them when they are needed. D receivers, S senders, P columns, E edges; rows may be any
-number of numbers apart (strides of columns are 1), offsets have 64 bits. P and strides are given in units of UNIT
-numbers, since Triton reads so many at once as it knows to be in line. No sum uses atomics, and none depends on the
-card, so a call gives the same bits every time.
+`gpu.py` imports them on demand. D receivers, S senders, P columns, E edges; rows may have any stride (strides of
+columns are 1), and offsets have 64 bits. P and strides are given in units of UNIT numbers, since Triton vectorizes
+loads as far as alignment is known. No sum uses atomics, and none depends on the GPU model, so repeated calls give the
+same bits.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from torch import Tensor
 from graphcollab.nn.functional.structure import Structure
 
 TILE = 128
-ROWS, COLUMNS = 128, 64  # receivers and columns of a product with a matrix that a program makes at once
-WASTE = 16  # so many times what is needed may a product of all pairs compute
+ROWS, COLUMNS = 128, 64  # receivers and columns of a matrix product per program
+WASTE = 16  # maximum ratio of computed to needed products when computing all pairs
 MOST_PAIRS = 2**26
-SLAB = 2**22  # numbers of the columns that programs work on at a time, which stay in a GPU's cache of 50 MB
-PROGRAMS = 256  # among which the columns of inner products are divided; not by the card's size, for the same bits
+SLAB = 2**22  # numbers in the columns that programs work on at a time, which fit into a GPU's cache of 50 MB
+PROGRAMS = 256  # that share the columns of inner products; independent of the GPU's size, for the same bits
 
 
 @triton.jit
 def _rounded(x):
-    """Return x, float32, rounded to the 11 digits of TF32; down where up would be infinite."""
+    """Round x, float32, to the 11 digits of TF32; down if up would be infinite."""
     bits = x.to(tl.int32, bitcast=True)
     up = bits + 4096
     up = tl.where((up & 0x7FFFFFFF) >= 0x7F800000, bits, up)
@@ -37,16 +37,16 @@ def _rounded(x):
 
 @triton.jit
 def _split(x):
-    """Return x, float32, rounded to TF32, and what that leaves out, which has no more digits than TF32 and one."""
+    """Return x, float32, rounded to TF32, and the remainder, which has at most one digit more than TF32."""
     large = _rounded(x)
     return large, x - large
 
 
 @triton.jit
 def _add_product(a, high, low, acc, SHORT: tl.constexpr):
-    """Return acc + a (high + low) of a [m, k] with the digits of float32, by TF32; SHORT: a has no more digits.
+    """Return acc + a (high + low) for a [m, k] with the precision of float32, by TF32; SHORT: a is exact in TF32.
 
-    Tensor cores round sums towards zero, which small terms suffer less from: they come first.
+    Tensor cores round sums toward zero, which affects small terms less: they come first.
     """
     if SHORT:
         acc = tl.dot(a, low, acc, input_precision="tf32")
@@ -76,7 +76,7 @@ def _sum_edges(ptr, sender, weight, x, stride, i, there, col, inside, SUM: tl.co
 
 @triton.jit
 def _terms(base, against, base_stride, against_stride, total, count, i, there, col, inside, SUM: tl.constexpr):
-    """Return b − (Σ_j w_ij) a, [r, c]; the a of a receiver without edges is not read."""
+    """Return b − (Σ_j w_ij) a, [r, c]; the a of receivers without edges is not read."""
     acc = tl.zeros([i.shape[0], col.shape[0]], SUM)
     mask = there[:, None] & inside[None, :]
     if base is not None:
@@ -92,7 +92,7 @@ def _by_edges(
     ptr, sender, weight, x, base, against, y, x_stride, base_stride, against_stride, y_stride, D, P,
     UNIT: tl.constexpr, SUM: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Sum the rows that some receivers get in some columns; all receivers' programs of the same columns come first."""
+    """Sum the rows received by some receivers in some columns; programs of the same columns are consecutive."""
     P, x_stride, y_stride = P * UNIT, x_stride * UNIT, y_stride * UNIT
     base_stride, against_stride = base_stride * UNIT, against_stride * UNIT
     program, blocks = tl.program_id(0).to(tl.int64), tl.cdiv(D, ROWS)
@@ -108,7 +108,7 @@ def _by_edges(
 
 @triton.jit(do_not_specialize=["D"])
 def _spread(ptr, sender, weight, high, low, total, D, width, COLUMNS: tl.constexpr, EDGES: tl.constexpr):
-    """Write a receiver's weights into a row of the matrix [⌈D⌉, ⌈S⌉], split, zero where there is no edge; their sum."""
+    """Write a receiver's weights to a row of the matrix [⌈D⌉, ⌈S⌉], split, zero without an edge; and their sum."""
     i = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     first = tl.load(ptr + i, mask=i < D, other=0)
@@ -130,13 +130,13 @@ def _spread(ptr, sender, weight, high, low, total, D, width, COLUMNS: tl.constex
 
 @triton.jit
 def _weights(matrix, i, k, width, DEPTH: tl.constexpr):
-    """Return the weights of some senders' rows, from the k-th on, for receivers i, [DEPTH, r]."""
+    """Return the weights of some senders' rows, starting at k, for receivers i, [DEPTH, r]."""
     return tl.load(matrix + i[None, :] * width + (k + tl.arange(0, DEPTH))[:, None])
 
 
 @triton.jit
 def _rows(x, stride, k, S, near, left, DEPTH: tl.constexpr, FINITE: tl.constexpr):
-    """Return columns of senders' rows, from the k-th on, turned: float32 [c, DEPTH]; FINITE: as far as they are."""
+    """Return columns of senders' rows, starting at k, transposed: float32 [c, DEPTH]; FINITE: only finite numbers."""
     j = k + tl.arange(0, DEPTH)
     mask = (j < S)[:, None] & (near < left)[None, :]
     rows = tl.load(x + (j[:, None] * stride + near[None, :]), mask=mask, other=0.0).to(tl.float32)
@@ -154,8 +154,8 @@ def _by_matrix(
 ):  # fmt: skip
     """Multiply some receivers' rows of the matrix with some columns of all senders' rows.
 
-    As 0 · ∞ is NaN, a number that is not finite spoils all sums of its column. How many are not finite is written to
-    ``odd`` [programs]. A second launch, AGAIN, computes these once more without such numbers, and then adds up edges.
+    Since 0 · ∞ is NaN, a non-finite number spoils all sums of its column. The count of non-finite numbers is written to
+    ``odd`` [programs]. A second launch, AGAIN, recomputes these without such numbers, and then adds up edges.
     """
     if AGAIN and tl.load(odd + tl.program_id(0)) == 0:
         return
@@ -212,7 +212,7 @@ def _all_pairs(
         inside = (col < P)[None, :]
         u = tl.load(a + i[:, None] * a_stride + col[None, :], mask=(i < D)[:, None] & inside, other=0.0)
         v = tl.load(b + j[:, None] * b_stride + col[None, :], mask=(j < S)[:, None] & inside, other=0.0)
-        if SHORT:  # as precise in TF32
+        if SHORT:  # exact in TF32
             acc = tl.dot(u.to(tl.float32), tl.trans(v.to(tl.float32)), acc, input_precision="tf32")
         else:
             large, small = _split(tl.trans(v))
@@ -246,7 +246,7 @@ def _each_edge(
 def weighted_sums(
     structure: Structure, weight: Tensor, x: Tensor, base: Tensor | None, against: Tensor | None, y: Tensor
 ) -> None:
-    """Write b_i + Σ_j w_ij (x_j − a_i) into y [D, P]; weights [E] are float64 for rows in it, else float32."""
+    """Write b_i + Σ_j w_ij (x_j − a_i) to y [D, P]; weights [E] are float64 for float64 rows, else float32."""
     (count, width), senders = y.shape, len(x)
     if not y.numel():
         return
@@ -278,7 +278,7 @@ def weighted_sums(
 
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor, products: Tensor) -> None:
-    """Write ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i into products, float64 [E]."""
+    """Write ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i to products, float64 [E]."""
     (count, width), senders, edges = a.shape, len(b), structure.num_edges
     unit, units, *strides = _in_units(width, a, b)
     if _dense(structure, a):
@@ -311,7 +311,7 @@ def _launch(kernel: Any, grid: tuple[int, ...], *given: Any, **options: Any) -> 
 
 
 def _in_units(width: int, *rows: Tensor | None) -> list[int]:
-    """Return a number that divides columns and strides, and these in its units: so many numbers are read at once."""
+    """Return a common divisor of columns and strides, the vector width of loads, and these in units of it."""
     sizes = [width, *(0 if one is None else one.stride(0) for one in rows)]
     unit = math.gcd(8, *sizes)
     return [unit, *(size // unit for size in sizes)]
@@ -324,12 +324,12 @@ def _dense(structure: Structure, x: Tensor) -> bool:
 
 
 def _power(number: int) -> int:
-    """Return the next power of two, from 16 on, which is the least that products of matrices have."""
+    """Return the next power of two, at least 16, the minimum for matrix products."""
     return max(triton.next_power_of_2(number), 16)
 
 
 def _parts(width: int, most: int, least: int) -> tuple[int, int]:
-    """Divide columns into at most so many parts of at least so many: how many there are, and of how many columns."""
+    """Divide columns into at most so many parts with at least so many columns; return the number and size of parts."""
     length = triton.cdiv(triton.cdiv(max(width, 1), max(most, 1)), least) * least
     return triton.cdiv(max(width, 1), length), length
 

@@ -1,4 +1,4 @@
-"""What is the same for all edges of a receiver: their order, their sum, whether there are any."""
+"""Operations on the edges of each receiver: order, sum, and existence."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch_geometric.utils import scatter
 
 
 def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
-    """Return the order of edges by receiver, of one receiver by ascending keys, the first one first, [E]."""
+    """Return the order of edges by receiver, and by ascending keys for each receiver, the first key first, [E]."""
     order, there = _table(receiver)
     if order is None:
         order = receiver.argsort(stable=True)
@@ -26,10 +26,10 @@ def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
 
 
 def among_first(receiver: Tensor, count: int, *keys: Tensor) -> Tensor:
-    """Tell which edges are among so many first ones of their receiver, in the order of `by_receiver`, a mask [E].
+    """Return a mask [E] of the edges among the first ``count`` of their receiver, in the order of `by_receiver`.
 
-    On the CPU. By one key edges are not sorted, which takes a twentieth of the time: of a receiver those are first that
-    are below its ``count``-th smallest key, and then those that have it.
+    It runs on the CPU. With one key, edges are not sorted, which takes a twentieth of the time: the first edges of a
+    receiver are those below its ``count``-th smallest key, followed by those equal to it.
     """
     order, there = _table(receiver)
     first = torch.ones_like(receiver, dtype=torch.bool)
@@ -48,10 +48,10 @@ def among_first(receiver: Tensor, count: int, *keys: Tensor) -> Tensor:
 
 
 def _table(receiver: Tensor) -> tuple[Tensor | None, Tensor]:
-    """Return the order of edges by receiver, and which places of a table with a row for each are taken, [R, most].
+    """Return the order of edges by receiver, and the occupied places of a table with one row for each, [R, most].
 
-    Sorting short rows of a table takes a quarter of the time of sorting all edges. There is no order where the table
-    would be much larger than the edges are many: where a few receivers have far more than others.
+    Sorting short rows of a table takes a quarter of the time of sorting all edges. The order is None if the table would
+    be much larger than the number of edges, because a few receivers have far more than others.
     """
     in_order = bool((receiver.diff() >= 0).all())
     order = torch.arange(len(receiver), device=receiver.device) if in_order else receiver.argsort(stable=True)
@@ -62,22 +62,22 @@ def _table(receiver: Tensor) -> tuple[Tensor | None, Tensor]:
 
 
 def _spread(key: Tensor, there: Tensor) -> Tensor:
-    """Return the keys of edges in their places of a table, row by row; a place without an edge comes last."""
+    """Return the keys of edges at their places in a table, row by row; empty places come last."""
     last = torch.inf if key.is_floating_point() else torch.iinfo(key.dtype).max
     return key.new_full(there.shape, last).masked_scatter(there, key)
 
 
 def turns(receiver: Tensor, count: int) -> Tensor:
-    """Return the place of every edge among its receiver's, [E], given edges in order of their K receivers."""
+    """Return the position of every edge among its receiver's edges, [E], for edges sorted by their K receivers."""
     degree = torch.bincount(receiver, minlength=count)
     return torch.arange(len(receiver), device=receiver.device) - (degree.cumsum(0) - degree).index_select(0, receiver)
 
 
 def blocks(work: Tensor, most: int = 2**17) -> list[int]:
-    """Cut nodes into blocks of consecutive ones with about as much ``work`` [K] each; return where they begin and end.
+    """Cut nodes into blocks of consecutive nodes with about as much ``work`` [K] each; return the block boundaries.
 
-    A block has ``most`` entries at most, or a single node; so many that what is made of them stays in the cache, where
-    sorting and looking up take a third of the time.
+    A block has at most ``most`` entries, or a single node, such that its data stay in the cache, where sorting and
+    look-ups take a third of the time.
     """
     total, cuts = work.cumsum(0), [0]
     while cuts[-1] < len(work):
@@ -87,7 +87,7 @@ def blocks(work: Tensor, most: int = 2**17) -> list[int]:
 
 
 def receives(edges: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return which of K nodes receive along some edges, a mask [E]: [K]."""
+    """Return a mask of the K nodes that receive along the edges in a mask [E], [K]."""
     return torch.bincount(receiver[edges], minlength=count) > 0
 
 

@@ -1,6 +1,6 @@
 """The compiled kernels for models on the CPU: weighted sums of rows, of their differences, and inner products.
 
-Wheels have them, and builds with a C compiler; without them PyTorch's own products do the same, slower.
+They are included in wheels, and in builds with a C compiler; otherwise PyTorch's slower products are used.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ except ImportError:
     _rows = None
 
 INSTRUCTIONS: list[str] = _rows.instructions() if _rows else []
-"""The sets of instructions that this machine has, the best one last; none without compiled kernels."""
+"""The instruction sets of this machine, the best one last; empty without compiled kernels."""
 
 KINDS = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2}
-BLOCK_BYTES = 3 * 2**18  # that rows of a block of columns take, which stay in the cache
+BLOCK_BYTES = 3 * 2**18  # size of the rows of a column block, which fit into the cache
 LEAST_COLUMNS = 256
-FEW_NUMBERS = 2**16  # with fewer products it takes longer to share them than to compute them
-PARTS = 16  # of an inner product, whatever the number of threads
-TALL = 4  # receivers of a tile
-DENSE_DENSITY = 0.5  # from which on a row is read for four receivers at a time, whether all of them hear it or not
+FEW_NUMBERS = 2**16  # with fewer multiplications, distributing them costs more than computing them
+PARTS = 16  # of an inner product, independent of the number of threads
+TALL = 4  # receivers per tile
+DENSE_DENSITY = 0.5  # from this density on, a row is read for four receivers at a time, even without some edges
 
 
 def fits(*rows: Tensor) -> bool:
-    """Tell whether the kernels know what to do with some rows: floats on the CPU."""
+    """Return whether the kernels support the given rows: floating-point numbers on the CPU."""
     known = all(one.device.type == "cpu" and one.dtype in KINDS and one.layout == torch.strided for one in rows)
     return bool(INSTRUCTIONS) and known
 
@@ -51,7 +51,7 @@ def weighted_sums(
     """Return y_i = b_i + Σ_j w_ij (x_j − a_i), [D, P], of x [S, P], as b_i − (Σ_j w_ij) a_i + Σ_j w_ij x_j.
 
     Weights [E] are in the structure's order; b (``base``) and a (``against``) [D, P] are 0 by default. Half precision
-    is summed in single precision. A ValueError says which rows the kernels do not know, or do not fit together.
+    is summed in single precision. Unsupported or inconsistent rows raise a ValueError.
     """
     require_together(structure, x=x, base=base, against=against)
     if len(weight) != structure.num_edges:
@@ -70,7 +70,7 @@ def weighted_sums(
     def act(part: tuple[int, int, int, int]) -> None:
         first, count, start, stop = part
         own = *_at(base, first), *_at(against, first), _at(total, first)[0]
-        edges = starts + 8 * first, senders, count  # of 8 bytes each
+        edges = starts + 8 * first, senders, count  # 8 bytes each
         tiles = _at(dense, first // TALL)[0], len(x)
         _rows.mix(name, kind, *heard, *own, weights, *edges, *tiles, *_at(y, first), start, stop)
 
@@ -81,7 +81,7 @@ def weighted_sums(
 def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str | None = None) -> Tensor:
     """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, in the structure's order, float64 [E].
 
-    Numbers are multiplied in single precision at least, in the same blocks and parts whatever the number of threads.
+    Numbers are multiplied at least in single precision, in the same blocks and parts for any number of threads.
     """
     require_together(structure, b=b, a=a)
     a, b = _side_by_side(a), _side_by_side(b)
@@ -103,7 +103,7 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str
 
 
 def require_together(structure: Structure, **rows: Tensor | None) -> None:
-    """Check that rows are alike, those called b or x as many as there are senders, others as there are receivers."""
+    """Check that rows have one type: as many as senders if called b or x, as many as receivers otherwise."""
     given = {name: one for name, one in rows.items() if one is not None}
     require_one_type(*given.values())
     width = next(iter(given.values())).shape[-1]
@@ -115,7 +115,7 @@ def require_together(structure: Structure, **rows: Tensor | None) -> None:
 
 
 def _side_by_side(rows: Tensor) -> Tensor:
-    """Return rows whose numbers follow each other in memory; a ValueError says which the kernels do not know."""
+    """Return rows that are contiguous in memory; unsupported ones raise a ValueError."""
     if not fits(rows):
         known = ", ".join(str(kind).removeprefix("torch.") for kind in KINDS)
         raise UnsupportedError(
@@ -126,12 +126,12 @@ def _side_by_side(rows: Tensor) -> Tensor:
 
 
 def _at(rows: Tensor | None, first: int = 0) -> tuple[int, int]:
-    """Return where rows lie from one of them on, and how many numbers they are apart."""
+    """Return the address of rows, starting with the given one, and their stride in numbers."""
     return (0, 0) if rows is None else (address(rows) + first * rows.stride(0) * rows.element_size(), rows.stride(0))
 
 
 def _tiles(structure: Structure, weight: Tensor) -> Tensor:
-    """Return the weights of all pairs, [⌈D / 4⌉, 4 · S]: four receivers at a time, side by side for every sender."""
+    """Return the weights of all pairs, [⌈D / 4⌉, 4 · S]: four receivers at a time, adjacent for every sender."""
     tiles = -(-structure.num_receivers // TALL)
     place = structure.receiver * structure.num_senders + structure.sender
     dense = weight.new_zeros(tiles * TALL * structure.num_senders).index_add_(0, place, weight)
@@ -139,17 +139,17 @@ def _tiles(structure: Structure, weight: Tensor) -> Tensor:
 
 
 def _columns(x: Tensor, count: int, least: int = LEAST_COLUMNS) -> Iterator[tuple[int, int]]:
-    """Cut columns into blocks of which so many rows stay in the cache; not fewer than so many columns each."""
+    """Cut columns into blocks for which so many rows fit into the cache, with a minimum number of columns each."""
     step = max(BLOCK_BYTES // (max(count, 1) * x.element_size()) // LEAST_COLUMNS, -(-least // LEAST_COLUMNS))
     for start in range(0, x.shape[1], step * LEAST_COLUMNS):
         yield start, min(start + step * LEAST_COLUMNS, x.shape[1])
 
 
 def _share(act: Any, structure: Structure, x: Tensor, whole: bool) -> None:
-    """Let threads do blocks of columns for all receivers; where there are few blocks, some receivers at a time.
+    """Distribute column blocks for all receivers over threads; if there are few blocks, split receivers, too.
 
-    A kernel that makes the sums of all receivers strip by strip (``whole``) needs blocks only to share them: it gets
-    few, which are large.
+    A kernel that computes the sums of all receivers strip by strip (``whole``) needs blocks only for distribution: it
+    gets a few large ones.
     """
     count = structure.num_receivers
     least = -(-x.shape[1] // (4 * threads_here())) if whole else LEAST_COLUMNS

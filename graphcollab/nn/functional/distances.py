@@ -10,9 +10,9 @@ from graphcollab._base.errors import InvalidValueError
 from graphcollab.nn.functional.kernels import column_blocks, edge_dot
 from graphcollab.nn.functional.structure import Structure
 
-CLOSE = 32  # d² below 32 √ε (|a|² + |b|²) is computed anew from differences
-UNDERFLOW = 2.0**60  # so many times the smallest number, products of vectors' entries may have been lost
-BLOCK_NUMBERS = (2**22, 2**18)  # of a block, which stays in the cache of a device, or of a CPU
+CLOSE = 32  # d² below 32 √ε (|a|² + |b|²) is recomputed from differences
+UNDERFLOW = 2.0**60  # below this multiple of the smallest number, products of vectors' entries may underflow
+BLOCK_NUMBERS = (2**22, 2**18)  # per block, which fits into the cache of a GPU, or of a CPU
 BLOCK_ROWS = 256
 
 
@@ -22,23 +22,23 @@ def edge_distances(
 ) -> Tensor:
     r"""Return :math:`\lVert a_i - b_j \rVert_2` for every edge j → i, [E], without gathering [E, P].
 
-    From inner products of centered vectors, with the mean of all rows as the center:
-    :math:`d^2 = \lVert a_i \rVert^2 + \lVert b_j \rVert^2 - 2 \langle a_i, b_j \rangle`. Models that collaborate are
-    nearly equal, so without centering d² would be the small difference of large numbers. Where it still is, below 32 √ε
-    (‖a‖² + ‖b‖²), about 1 %, as of models close to each other and far from the mean (clusters), it is computed anew
-    from differences, in double precision. So the relative error is at most a few times √ε / 32, which is 10⁻⁵ in single
-    (ε = 1.2 · 10⁻⁷) and 5 · 10⁻¹⁰ in double precision, and equal vectors have a distance of exactly 0.
+    It uses inner products of centered vectors, with the mean of all rows as the center:
+    :math:`d^2 = \lVert a_i \rVert^2 + \lVert b_j \rVert^2 - 2 \langle a_i, b_j \rangle`. Collaborating models are
+    nearly equal, so without centering, d² would be the small difference of large numbers. If it still is, below 32 √ε
+    (‖a‖² + ‖b‖²), about 1 %, as for models that are close to each other and far from the mean (clusters), it is
+    recomputed from differences, in double precision. The relative error is thus at most a few times √ε / 32, which is
+    10⁻⁵ in single (ε = 1.2 · 10⁻⁷) and 5 · 10⁻¹⁰ in double precision, and equal vectors have a distance of exactly 0.
 
-    No gradient flows through the result, which is float64, and not finite for edges of vectors that are not; others are
-    not affected.
+    No gradient flows through the result, which is float64, and non-finite for edges of non-finite vectors; other edges
+    are not affected.
 
     Args:
         a: One vector per receiver, [D, P].
-        b: One vector per sender, [S, P]; a ValueError says what does not fit.
+        b: One vector per sender, [S, P]; inconsistent shapes raise a ValueError.
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         group: Group of every node, [N] with N = D = S, or of receivers and of senders, [D] and [S]. Vectors of other
-            groups do not change the last digits either: each group has a center of its own, and edges between groups
-            are computed from differences. Default: one.
+            groups do not even affect the last digits: each group has its own center, and edges between groups are
+            computed from differences. Default: one group.
 
     Example:
         >>> a, b = torch.tensor([[0.0, 0.0], [1.0, 1.0]]), torch.tensor([[3.0, 4.0], [1.0, 1.0]])
@@ -54,13 +54,13 @@ def edge_cosines(
 ) -> Tensor:
     r"""Return :math:`\cos(a_i, b_j)` for every edge j → i, [E], without gathering [E, P].
 
-    It is :math:`1 - \frac12 \lVert u_i - v_j \rVert^2` with the unit vectors u and v and `edge_distances`' way to
-    compute distances, so cosines near 1, as models that collaborate have them, keep the digits that tell them apart
-    (1 − cos, not cos, has the relative error that is named there). A vector of zeros has no direction: its cosines are
-    0, also with itself.
+    It is :math:`1 - \frac12 \lVert u_i - v_j \rVert^2` with the unit vectors u and v and the distances of
+    `edge_distances`, so cosines near 1, as between collaborating models, keep the digits that distinguish them
+    (1 − cos, not cos, has the relative error stated there). A zero vector has no direction: its cosines are 0, also
+    with itself.
 
-    No gradient flows through the result, which is float64, from −1 to 1, and NaN for edges of vectors that are not
-    finite. Arguments are those of `edge_distances`.
+    No gradient flows through the result, which is float64, from −1 to 1, and NaN for edges of non-finite vectors.
+    Arguments are those of `edge_distances`.
 
     Example:
         >>> a = torch.tensor([[1.0, 0.0], [0.0, 0.0]])
@@ -95,7 +95,7 @@ def _squared(
     size = left_norm.square()[receiver] + right_norm.square()[sender]
     square = size - 2 * structure.unsort(product)
     known = torch.finfo(x.dtype)
-    lost = ~((square >= CLOSE * known.eps**0.5 * size) & (square <= 3 * size))  # or NaN, or ∞, from an overflow
+    lost = ~((square >= CLOSE * known.eps**0.5 * size) & (square <= 3 * size))  # includes NaN, and ∞ from an overflow
     lost |= (size > 0) & (size < UNDERFLOW * known.tiny)
     if group is not None:
         lost |= group[0][receiver] != group[1][sender]
@@ -107,7 +107,7 @@ def _squared(
 def _centered(
     a: Tensor, b: Tensor, left: Tensor | None, right: Tensor | None, group: tuple[Tensor, Tensor] | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Return scaled rows minus the mean of those of their group that are finite, in single precision at least."""
+    """Return scaled rows minus the mean of the finite rows of their group, at least in single precision."""
     kind = torch.float64 if a.dtype == torch.float64 else torch.float32
     inputs = [(a, left)] if b is a else [(a, left), (b, right)]
     finite = [_norms(rows).isfinite() for rows, _ in inputs]
@@ -144,7 +144,7 @@ def _from_differences(
     for start in range(0, len(receiver), step):
         i, j = receiver[start : start + step], sender[start : start + step]
         for columns in column_blocks(a.shape[1], step, _numbers(a)):
-            # [e, c], without rounding where vectors are in single precision and not scaled
+            # [e, c], exact if vectors are in single precision and not scaled
             difference = _doubles(a[:, columns], i, left) - _doubles(b[:, columns], j, right)
             total[start : start + step] += torch.linalg.vecdot(difference, difference)
     return total
@@ -174,12 +174,12 @@ def matching_distances(points: Tensor, sizes: Tensor) -> Tensor:
     .. math::
         d(A, B) = \min_\pi \sqrt{\frac{1}{|A|} \sum_{a \in A} \lVert a - b_{\pi(a)} \rVert^2}, \qquad |A| \le |B|
 
-    where π gives every point of the smaller set a point of the larger one, no two the same. So a set is at distance 0
+    where π assigns to every point of the smaller set a different point of the larger one. A set is thus at distance 0
     from every set that contains it. The best π is found by solving an assignment problem, not by trying permutations.
 
     Args:
-        points: The points, those of a set one behind the other, [M, D].
-        sizes: How many points every set has, at least 1, with sum M, [K]; else a ValueError.
+        points: The points of all sets, concatenated set by set, [M, D].
+        sizes: Number of points of every set, at least 1, with sum M, [K]; else a ValueError.
 
     Returns:
         float64 on the CPU, symmetric.
@@ -189,7 +189,7 @@ def matching_distances(points: Tensor, sizes: Tensor) -> Tensor:
         >>> matching_distances(points, torch.tensor([2, 2, 1])).tolist()
         [[0.0, 0.0, 2.0], [0.0, 0.0, 2.0], [2.0, 2.0, 0.0]]
     """
-    from scipy.optimize import linear_sum_assignment  # here, since importing them takes long
+    from scipy.optimize import linear_sum_assignment  # imported here because it is slow
     from scipy.spatial.distance import cdist
 
     if int(sizes.sum()) != len(points) or bool((sizes < 1).any()):

@@ -1,6 +1,6 @@
-"""Rows on a GPU: whether the kernels written in Triton can be had there, and these kernels, which are imported then.
+"""Operations on rows on a GPU: whether the Triton kernels are available, and these kernels, imported on demand.
 
-Where they cannot, PyTorch's own products do the same, and one warning says why.
+If they are unavailable, PyTorch's own products are used, and one warning gives the reason.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from graphcollab._base.memory import new_rows
 from graphcollab.nn.functional.compiled import require_together
 from graphcollab.nn.functional.structure import Structure
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # as Triton has it: kernels then run on the CPU, for tests
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # as in Triton: kernels then run on the CPU, for tests
 HERE = INTERPRETED or bool(torch.version.cuda)
-"""Whether there may be a GPU that the kernels are for; asking for one would start its driver."""
+"""Whether there may be a supported GPU; querying one would initialize its driver."""
 
 DEVICE = "cpu" if INTERPRETED else "cuda"
 KINDS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
-OLDEST = (8, 0)  # compute capability: older ones multiply neither TF32 nor bfloat16
+OLDEST = (8, 0)  # compute capability: older GPUs support neither TF32 nor bfloat16
 
 _asked: dict[torch.device, bool] = {}
 
 
 def usable(rows: Tensor) -> bool:
-    """Tell whether there are kernels for some rows; where only the kernels lack, a warning says why, once."""
+    """Return whether there are kernels for the given rows; if only the kernels are missing, warn once."""
     if not _known(rows):
         return False
     if rows.device not in _asked:
@@ -46,7 +46,7 @@ def usable(rows: Tensor) -> bool:
 def weighted_sums(
     structure: Structure, weight: Tensor, x: Tensor, base: Tensor | None = None, against: Tensor | None = None
 ) -> Tensor | None:
-    """Return what `weighted_sums` does, [D, P]; None where the kernels cannot be had."""
+    """Return the same as `weighted_sums`, [D, P]; None if the kernels are unavailable."""
     require_together(structure, x=x, base=base, against=against)
     weight = beside(weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32), x).contiguous()
     y = new_rows(x, structure.num_receivers, x.shape[1])
@@ -55,7 +55,7 @@ def weighted_sums(
 
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor) -> Tensor | None:
-    """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, float64 [E]; None where there are no kernels."""
+    """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, float64 [E]; None without kernels."""
     require_together(structure, b=b, a=a)
     out = torch.empty(structure.num_edges, dtype=torch.float64, device=a.device)
     return out if _tried("inner_products", structure.beside(a), _side_by_side(a), _side_by_side(b), out) else None
@@ -87,16 +87,16 @@ def _capability(device: torch.device) -> tuple[int, int]:
 
 
 def _tried(name: str, *given: Any) -> bool:
-    """Tell whether a kernel has written into the last tensor given; one that fails is not used on that device again."""
+    """Return whether a kernel wrote to the last tensor given; one that fails is not used on that device again."""
     if not usable(given[-1]):
         return False
     device = given[-1].device
     try:
         with torch.cuda.device(device if device.type == "cuda" else -1):
             getattr(import_module("graphcollab.nn.functional._triton"), name)(*given)
-    except (torch.OutOfMemoryError, Warning):  # a warning where these are errors
+    except (torch.OutOfMemoryError, Warning):  # a warning if warnings are errors
         raise
-    except Exception as error:  # of Triton's compiler, of ptxas, of the driver
+    except Exception as error:  # from Triton's compiler, ptxas, or the driver
         said = str(error).strip().rsplit("\n", 1)[-1]
         _give_up(device, f"{name} failed with {type(error).__name__}: {said}")
     return _asked[device]

@@ -16,20 +16,20 @@ from graphcollab.nn.functional import gpu
 from graphcollab.nn.functional.compiled import INSTRUCTIONS, fits, inner_products, weighted_sums
 from graphcollab.nn.functional.structure import Structure
 
-with own_filter("ignore", "Sparse"):  # its remarks are made once per process, so have them made now
+with own_filter("ignore", "Sparse"):  # PyTorch warns once per process, so trigger its warnings now
     torch.sparse_csr_tensor([0, 0], [], torch.empty(0), (1, 1), check_invariants=False)
 
 BLOCK_BYTES = 2 * 2**20
 DENSE_DENSITY = 0.2
 LONG_ROW = 2**16
 DENSE_NODES = 8192
-SCATTER_NUMBERS = (2**26, 2**18)  # of a block of messages: on a device, on a CPU
-PARTIAL_SUMS = 16  # of a sampled product, whatever the number of threads that make them
-DENSE_WASTE = {"compiled": 4, "csr": 32}  # so many times what is needed may a product of all pairs compute
+SCATTER_NUMBERS = (2**26, 2**18)  # per block of messages: on a GPU, on a CPU
+PARTIAL_SUMS = 16  # of a sampled product, independent of the number of threads
+DENSE_WASTE = {"compiled": 4, "csr": 32}  # maximum ratio of computed to needed products when computing all pairs
 
 
 def column_blocks(width: int, rows: int, numbers: int) -> Iterator[slice]:
-    """Cut columns so that a block of so many rows has about so many numbers, but 128 columns at least."""
+    """Cut columns such that a block of so many rows has about so many numbers, but at least 128 columns."""
     step = max(numbers // max(rows, 1), 128)
     for start in range(0, width, step):
         yield slice(start, min(start + step, width))
@@ -41,18 +41,18 @@ def _dense(structure: Structure, weight: Tensor) -> Tensor:
 
 
 def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
-    """Multiply with W as a dense matrix: the fastest where most pairs are edges.
+    """Multiply by W as a dense matrix: the fastest option if most pairs are edges.
 
-    Numbers that are not finite reach only those with an edge to them, as in the other kernels, although 0 · ∞ is NaN.
+    Non-finite numbers affect only receivers with an edge from them, as in the other kernels, although 0 · ∞ is NaN.
     """
     weight = weight.to(x.dtype)
     matrix = beside(_dense(structure, weight), x)
-    if x.device.type != "cpu":  # whether there are such numbers is not asked, as that would wait: whole rows are lost
+    if x.device.type != "cpu":  # checking for such numbers would synchronize: whole rows are lost
         lost = ~x.isfinite().all(1, keepdim=True)
         heard = beside(_dense(structure, torch.ones_like(weight)), x) @ lost.to(x.dtype) > 0
         return (matrix @ torch.where(lost, 0, x)).masked_fill(heard, torch.nan)
     out = torch.mm(matrix, x, out=new_rows(x, len(matrix), x.shape[1]))
-    if len(out) == 0 or bool(out[0].isfinite().all()):  # each such number would be in the first row too
+    if len(out) == 0 or bool(out[0].isfinite().all()):  # any such number would affect the first row, too
         return out
     lost = ~x.isfinite()
     heard = _dense(structure, torch.ones_like(weight)) @ lost.to(x.dtype) > 0
@@ -60,11 +60,11 @@ def dense_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
-    """Multiply with W in compressed rows, a block of columns at a time so that the block's rows stay in the cache.
+    """Multiply by W in compressed rows, a block of columns at a time so that the block's rows stay in the cache.
 
-    Threads share blocks, not the work on one: waiting for each other takes 10 times as long as one thread where another
-    process has a core. Half precision is computed in single precision. On a GPU cuSPARSE adds up long rows in no fixed
-    order, so last digits may differ between calls.
+    Threads process different blocks rather than sharing one: waiting for each other takes 10 times as long as one
+    thread if another process occupies a core. Half precision is computed in single precision. On a GPU, cuSPARSE sums
+    long rows in no fixed order, so last digits may differ between calls.
     """
     within = torch.promote_types(x.dtype, torch.float32)
     matrix = structure.beside(x).adjacency(beside(weight.to(within), x))
@@ -81,15 +81,15 @@ def csr_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def scatter_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
-    """Sum weighted rows by receiver: by torch-scatter where it is installed, else by PyTorch's segments.
+    """Sum weighted rows by receiver: by torch-scatter if installed, else by PyTorch's segment reduction.
 
-    Rows are gathered a block of columns at a time, [E, c], and summed in single precision at least.
+    Rows are gathered a block of columns at a time, [E, c], and summed at least in single precision.
     """
     within, there = torch.promote_types(x.dtype, torch.float32), structure.beside(x)
     weight, out = beside(weight.to(within), x)[:, None], new_rows(x, structure.num_receivers, x.shape[1])
     for block in column_blocks(x.shape[1], structure.num_edges, SCATTER_NUMBERS[x.device.type == "cpu"]):
         messages = weight * x[:, block].to(within)[there.sender]  # [E, c]
-        if x.is_complex():  # segments are of real numbers
+        if x.is_complex():  # segment reduction supports only real numbers
             out[:, block] = torch.view_as_complex(segment(torch.view_as_real(messages), there.ptr))
         else:
             out[:, block] = segment(messages, there.ptr)
@@ -97,7 +97,7 @@ def scatter_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
 
 
 def triton_product(structure: Structure, weight: Tensor, x: Tensor) -> Tensor:
-    """Multiply on a GPU in kernels of the package's own; where they cannot be had, in the next best way."""
+    """Multiply on a GPU by the package's own kernels, or, if they are unavailable, by the next best method."""
     out = gpu.weighted_sums(structure, weight, x)
     return PRODUCTS[choose_product(structure, x)](structure, weight, x) if out is None else out
 
@@ -114,9 +114,9 @@ if gpu.HERE:
 
 
 def choose_product(structure: Structure, x: Tensor) -> str:
-    """Return ``compiled`` or ``triton`` where there is one, else ``dense`` for dense or tiny graphs, or ``csr``.
+    """Return ``compiled`` or ``triton`` if available, else ``dense`` for dense or tiny graphs, or ``csr``.
 
-    On a CPU the sum of one receiver so depends on its own edges alone, to the last bit.
+    On a CPU, the sum of a receiver thus depends on its own edges alone, to the last bit.
     """
     if fits(x):
         return "compiled"
@@ -150,9 +150,10 @@ def edge_dot(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
 
 
 def _sampled(structure: Structure, a: Tensor, b: Tensor) -> Tensor:
-    """Return the same by torch's sampled product, which reads rows where they lie if they are contiguous.
+    """Return the same by torch's sampled product, which reads contiguous rows in place.
 
-    Long or strided rows are taken a block of columns at a time: it sums in sequence, which loses digits, and copies.
+    Long or strided rows are processed a block of columns at a time: it sums sequentially, which loses digits, and
+    copies.
     """
     pattern = structure.adjacency(a.new_zeros(structure.num_edges))
     if a.shape[1] <= LONG_ROW and a.is_contiguous() and b.is_contiguous():

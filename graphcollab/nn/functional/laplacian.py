@@ -1,4 +1,4 @@
-"""The largest eigenvalue of a graph's Laplacian, which bounds step sizes."""
+"""The largest eigenvalue of a graph's Laplacian, which bounds stable step sizes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 from torch_geometric.utils import scatter
 
-DENSE = 400  # nodes up to which a dense solver is the faster one
+DENSE = 400  # number of nodes up to which a dense solver is faster
 
 
 def laplacian_bound(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> float:
-    """Return a cheap bound of `laplacian_radius`: twice the largest sum of a receiver's weights (Gershgorin)."""
+    """Return a cheap upper bound of `laplacian_radius`: twice the largest sum of a receiver's weights (Gershgorin)."""
     weight = edge_weight.detach().masked_fill(edge_index[0] == edge_index[1], 0)
     return 2 * float(scatter(weight, edge_index[1], dim_size=num_nodes).max()) if num_nodes else 0.0
 
@@ -18,9 +18,9 @@ def laplacian_bound(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> 
 def laplacian_radius(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) -> float:
     r"""Return the largest modulus of an eigenvalue of the weighted Laplacian :math:`L_w = \mathrm{diag}(W 1) - W`.
 
-    It says which steps are stable (`LaplacianPull`). Edges are j → i, [2, E], self-loops play no part, and weights are
-    what i gives to j, [E], not negative. Where the search for the eigenvalue of a graph of more than 400 nodes does not
-    converge, it is `laplacian_bound`; where a weight is not finite, it is NaN.
+    It determines which steps are stable (`LaplacianPull`). Edges are j → i, [2, E], self-loops are ignored, and weights
+    are those of j at i, [E], nonnegative. If the eigenvalue search for a graph of more than 400 nodes does not
+    converge, the result is `laplacian_bound`; if a weight is not finite, it is NaN.
     """
     sender, receiver = edge_index.cpu()
     weight = edge_weight.detach().cpu().double().masked_fill(sender == receiver, 0)
@@ -28,20 +28,20 @@ def laplacian_radius(edge_index: Tensor, edge_weight: Tensor, num_nodes: int) ->
     if not bool((weight != 0).any()):
         return 0.0
     if not bool(degree.isfinite().all()):
-        return float("nan")  # solvers may end the process
+        return float("nan")  # solvers may abort the process
     if num_nodes <= DENSE:
         laplacian = degree.diag().index_put((receiver, sender), -weight, accumulate=True)
         symmetric = bool(torch.equal(laplacian, laplacian.T))
         values = torch.linalg.eigvalsh(laplacian) if symmetric else torch.linalg.eigvals(laplacian)
         return float(values.abs().max())
-    from scipy import sparse  # here, since importing it takes long
+    from scipy import sparse  # imported here because it is slow
 
     node = torch.arange(num_nodes)
     rows, columns = torch.cat([receiver, node]).numpy(), torch.cat([sender, node]).numpy()
     laplacian = sparse.csr_array((torch.cat([-weight, degree]).numpy(), (rows, columns)), shape=(num_nodes, num_nodes))
     symmetric = abs(laplacian - laplacian.T).max() == 0
     find = sparse.linalg.eigsh if symmetric else sparse.linalg.eigs
-    start = torch.cos(node.double() ** 2).numpy()  # the same numbers every time
+    start = torch.cos(node.double() ** 2).numpy()  # the same start vector every time
     try:
         return float(abs(find(laplacian, k=1, which="LM", v0=start, return_eigenvectors=False)[0]))
     except sparse.linalg.ArpackNoConvergence:

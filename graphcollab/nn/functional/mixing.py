@@ -39,12 +39,12 @@ def _dots(a: Tensor, b: Tensor, structure: Structure) -> Tensor:
 
 
 def _recorded(*values: Tensor) -> bool:
-    """Tell whether derivatives with respect to values may be wanted, in reverse or (which is refused) forward mode."""
+    """Return whether derivatives with respect to values may be needed, in reverse or (unsupported) forward mode."""
     return forward_ad._current_level >= 0 or (torch.is_grad_enabled() and any(one.requires_grad for one in values))
 
 
 class _Mix(torch.autograd.Function):
-    """Forward: a sparse-dense product. Backward, differentiable too: transposed for x, sampled dense-dense for w."""
+    """Forward: a sparse-dense product. Backward, also differentiable: transposed for x, sampled dense-dense for w."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, structure: Structure, kernel: str | None) -> Tensor:
@@ -65,7 +65,7 @@ class _Mix(torch.autograd.Function):
 
 
 class _EdgeProducts(torch.autograd.Function):
-    """Forward: a sampled dense-dense product. Backward: two sparse-dense products, differentiable as well."""
+    """Forward: a sampled dense-dense product. Backward: two sparse-dense products, also differentiable."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, structure: Structure) -> Tensor:
@@ -92,26 +92,26 @@ def mix(
 ) -> Tensor:
     r"""Return :math:`y_i = b_i + \sum_{j \to i} w_{ij} (x_j - a_i)` without building messages [E, P].
 
-    A receiver without edges gets its b, whatever its a. Numbers that are not finite reach all who have an edge from
-    them, also one of weight 0: 0 · ∞ is NaN. Derivatives of any order with respect to all rows and weights are there.
+    A receiver without edges gets its b, whatever its a. Non-finite numbers affect all receivers with an edge from them,
+    even one of weight 0: 0 · ∞ is NaN. Derivatives of any order with respect to all rows and weights are supported.
 
     Args:
-        x: What senders send, [S, P].
-        weight: What every receiver gives every sender it hears, [E]; in single precision where rows have half of it.
+        x: The senders' rows, [S, P].
+        weight: Weight of every edge's sender at its receiver, [E]; in single precision if rows are in half precision.
         edges: ``edge_index`` [2, E] with sender j in row 0 and receiver i in row 1, or a `Structure`.
         num_receivers: D. Default: S.
-        kernel: ``"dense"``, ``"csr"``, ``"scatter"`` (torch-scatter's sums, or PyTorch's where it is not installed) or,
-            where the package was built with a compiler, ``"compiled"``, or, where PyTorch was built for GPUs,
-            ``"triton"``. Default: see ``choose_product``.
+        kernel: ``"dense"``, ``"csr"``, ``"scatter"`` (torch-scatter's sums, or PyTorch's if it is not installed) or,
+            if the package was built with a compiler, ``"compiled"``, or, if PyTorch was built for GPUs, ``"triton"``.
+            Default: see ``choose_product``.
         base: b, one row per receiver, [D, P]. Default: 0.
         against: a, one row per receiver, [D, P]. Default: 0.
 
     Returns:
-        [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only where they are needed.
+        [D, P]. Gradients with respect to ``x`` and ``weight`` are computed only if needed.
 
     Raises:
-        ValueError: If an edge is out of range, shapes do not fit, rows have different number types or no floating-point
-            numbers, or the kernel is unknown.
+        ValueError: If an edge is out of range, shapes are inconsistent, rows have different or non-floating-point data
+            types, or the kernel is unknown.
 
     Example:
         >>> edge_index = torch.tensor([[0, 1, 1], [0, 0, 1]])
@@ -147,7 +147,7 @@ def mix(
             return together
     mixed = _mixed(x, weight, structure, kernel)
     if against is not None:
-        if (alone := structure.alone) is not None:  # whose a may be infinite
+        if (alone := structure.alone) is not None:  # their a may be infinite
             against = against.masked_fill(beside(alone, against)[:, None], 0)
         total = scatter(structure.sort(weight), beside(structure.receiver, weight), dim_size=structure.num_receivers)
         mixed = torch.addcmul(mixed, against, beside(total[:, None].to(mixed.dtype), mixed), value=-1)
@@ -157,8 +157,8 @@ def mix(
 def edge_products(a: Tensor, b: Tensor, edges: Tensor | Structure) -> Tensor:
     r"""Return :math:`\langle a_i, b_j \rangle` for every edge j → i, [E], without gathering [E, P].
 
-    There is one vector a per receiver, [D, P], and one b per sender, [S, P], of one number type; ``edges`` are as for
-    `mix`, and so are devices: products lie where the edges do. Derivatives of any order are there.
+    There is one vector a per receiver, [D, P], and one b per sender, [S, P], of one data type; ``edges`` are as in
+    `mix`, and so are devices: products are on the device of the edges. Derivatives of any order are supported.
 
     Example:
         >>> a, b = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.tensor([[3.0, 4.0], [5.0, 6.0]])

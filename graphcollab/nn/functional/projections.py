@@ -1,4 +1,4 @@
-"""Projections onto simplices and cones, and sums in double precision within bundles of long vectors."""
+"""Projections onto simplices and cones, and double-precision sums within bundles of long vectors."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from graphcollab._base.errors import NotFiniteError, RangeError
 from graphcollab.nn.functional.by_receiver import by_receiver, turns
 from graphcollab.nn.functional.kernels import column_blocks
 
-BLOCK_NUMBERS = 2**18  # blocks stay in the cache
-ITERATIONS = 30  # for every vector; far more than the active set method needs
-STEPS = 4  # for every vector, where all bundles take as many; more than that is not needed either
+BLOCK_NUMBERS = 2**18  # blocks fit into the cache
+ITERATIONS = 30  # per vector; far more than the active set method needs
+STEPS = 4  # per vector, if all bundles take equally many; also more than needed
 
 
 def project_simplex(
@@ -27,15 +27,15 @@ def project_simplex(
         \operatorname*{argmin}_{w} \|w - v\|^2 \quad \text{with } w \ge 0, \; \sum w = m
         \qquad \Rightarrow \qquad w = \max(v - \theta, 0)
 
-    By sorting, as in `Efficient Projections onto the l1-Ball for Learning in High Dimensions (Duchi et al., ICML 2008)
-    <https://doi.org/10.1145/1390156.1390191>`_: θ is fixed by the entries above it, which are the largest ones.
-    Computed in float64 and divided by its sum in the end, so that groups sum to 1 up to the last bit of ``values``.
+    It sorts, as in `Efficient Projections onto the l1-Ball for Learning in High Dimensions (Duchi et al., ICML 2008)
+    <https://doi.org/10.1145/1390156.1390191>`_: θ is determined by the entries above it, which are the largest ones.
+    It is computed in float64 and finally normalized, so that groups sum to 1 up to the last bit of ``values``.
 
     Args:
         values: v, finite numbers, [E].
-        group: Group of every entry, for weights of edges their receiver, [E]. Default: one group.
+        group: Group of every entry, for edge weights their receiver, [E]. Default: one group.
         num_groups: Number of groups. Default: one more than the largest. Groups without entries are allowed.
-        total: m of every group, [G], not negative. Default: 1.
+        total: m of every group, [G], nonnegative. Default: 1.
 
     Raises:
         ValueError: If a value is not finite, or a total is negative or not finite.
@@ -62,17 +62,17 @@ def project_simplex(
     scale = torch.where(mass > 0, mass, 1.0)[group]  # the simplex of total m is m times that of total 1
     scaled = values.double() / scale
     largest = scatter(scaled, group, dim_size=count, reduce="max")
-    # Shifting a group changes nothing, and what is 1 below its largest entry is 0 in the end: so sums stay small.
+    # Shifting a group changes nothing, and entries 1 below its largest become 0: shifting keeps the sums small.
     v = (scaled - largest[group]).clamp(min=-1)
-    order = by_receiver(group, -v)  # the entries of a group one behind the other, the largest first, [E]
+    order = by_receiver(group, -v)  # the entries of each group consecutively, the largest first, [E]
     sizes, place = torch.bincount(group, minlength=count), turns(group[order], count)
     first = torch.arange(len(v), device=v.device) - place
-    # In whole numbers, so that the sums of the groups in front are taken away exactly (beyond 2⁶³ they come round).
+    # In integers, so that the sums of the preceding groups are subtracted exactly (beyond 2⁶³ they wrap around).
     unit = 2.0 ** min(52, 62 - int(sizes.max()).bit_length())
     total = (v[order] * unit).round().long().cumsum(0)
     before = torch.cat([total.new_zeros(1), total])[first]
     theta = ((total - before).double() / unit - 1) / (place + 1)
-    last = scatter((v[order] > theta).long(), group[order], dim_size=count)  # those above are a group's first entries
+    last = scatter((v[order] > theta).long(), group[order], dim_size=count)  # entries above come first in a group
     threshold, filled = v.new_zeros(count), sizes > 0
     threshold[filled] = theta[(sizes.cumsum(0) - sizes + last - 1)[filled]]
     out = (v - threshold[group]).clamp(min=0)
@@ -83,13 +83,13 @@ def project_simplex(
 def bundle_gram(own: Tensor, others: Tensor, centered: bool = False) -> Tensor:
     """Return the inner products between all vectors of a bundle, its own vector first.
 
-    They are computed in double precision, a block of columns at a time, so that what depends on small differences
-    (angles near 180 degrees, distances of vectors that nearly agree) is right for vectors in single precision.
+    They are computed in double precision, a block of columns at a time, so that small differences (angles near 180
+    degrees, distances of nearly equal vectors) are accurate for vectors in single precision.
 
     Args:
         own: One vector per bundle, [R, P].
-        others: m further ones, [R, m, P].
-        centered: Subtract a bundle's own vector from all first; its own row and column are then 0.
+        others: m further vectors per bundle, [R, m, P].
+        centered: Whether to subtract a bundle's own vector from all first; its own row and column are then 0.
 
     Returns:
         Inner products, [R, m + 1, m + 1], float64.
@@ -103,7 +103,7 @@ def bundle_gram(own: Tensor, others: Tensor, centered: bool = False) -> Tensor:
 
 @torch.no_grad()
 def bundle_sum(weight: Tensor, own: Tensor, others: Tensor) -> Tensor:
-    """Return the sums of bundles, [R, P], in double precision, by weights [R, m + 1], the own vector's first."""
+    """Return the sums of bundles, [R, P], in double precision, with weights [R, m + 1], the own vector's first."""
     out = torch.empty_like(own, memory_format=torch.contiguous_format)
     for block, columns in _blocks(own, others):
         out[:, columns] = (weight.double()[:, None] @ block)[:, 0].to(own.dtype)
@@ -111,7 +111,7 @@ def bundle_sum(weight: Tensor, own: Tensor, others: Tensor) -> Tensor:
 
 
 def _blocks(own: Tensor, others: Tensor) -> Iterator[tuple[Tensor, slice]]:
-    """Yield all vectors in double precision, [R, m + 1, c], some columns at a time, and which columns these are."""
+    """Yield all vectors in double precision, [R, m + 1, c], a block of columns at a time, with these columns."""
     for columns in column_blocks(own.shape[1], len(own) * (others.shape[1] + 1), BLOCK_NUMBERS):
         yield torch.cat([own[:, None, columns].double(), others[:, :, columns].double()], 1), columns
 
@@ -123,14 +123,14 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
     .. math::
         u = \arg\min_{u \ge \text{margin}} \tfrac12 \Big\lVert g + \sum_j u_j m_j \Big\rVert^2
 
-    With margin 0, :math:`g + \sum_j u_j m_j` is the vector of the cone nearest to g. It is unique; u need not be, where
-    the m are dependent.
+    With margin 0, :math:`g + \sum_j u_j m_j` is the vector of the cone nearest to g. It is unique, but u need not be if
+    the m are linearly dependent.
 
-    The vectors are known by their inner products only, so P does not matter: an eigendecomposition of all Gram matrices
-    gives vectors of m + 1 numbers with the same products, and so a nonnegative least squares problem, which SciPy's
-    ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves bundle by bundle where there is an
-    obtuse angle. On a device all bundles take the steps of the same method together; one that is not done in the end
-    gets NaN. All vectors are scaled to length one first, so tolerances hold for gradients of any size.
+    The vectors enter only through their inner products, so P does not matter: an eigendecomposition of all Gram
+    matrices gives vectors of m + 1 numbers with the same products, and thus a nonnegative least squares problem, which
+    SciPy's ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves for each bundle with an obtuse
+    angle. On a GPU, all bundles take the steps of the same method together; a bundle that does not converge gets NaN.
+    All vectors are first normalized to length one, so tolerances hold for gradients of any size.
 
     Args:
         gram: Inner products of every bundle, g first, [R, m + 1, m + 1], as `bundle_gram` returns them.
@@ -146,7 +146,7 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
     """
     size = gram.shape[1]
     start = torch.eye(size, dtype=torch.float64, device=gram.device)
-    start[0, 1:] = margin  # g + margin Σ m, so that the coefficients to be found are nonnegative
+    start[0, 1:] = margin  # g + margin Σ m, so that the remaining coefficients are nonnegative
     inner = start @ gram.detach().double() @ start.mT
     inner = torch.where(inner.isfinite().all(2).all(1)[:, None, None], inner, 0.0)
     length = inner.diagonal(dim1=1, dim2=2).clamp(min=0).sqrt()
@@ -169,13 +169,13 @@ def _one_by_one(unit: Tensor) -> Tensor:
 
 
 def _in_lockstep(unit: Tensor) -> Tensor:
-    """Return the same for all bundles at once, in as many steps whatever the numbers are.
+    """Return the same for all bundles at once, in a fixed number of steps.
 
-    Of the vectors that take part (``inside``) and s, the coefficients with which these alone make the sum shortest,
-    the first row of a table has −s at their places, and ⟨m_j, g + Σ s m⟩ at those of the others. At first nobody takes
-    part and the table is ``unit``. In a step one vector enters or leaves, which is a pivot of the table: the one whose
-    product is the most negative enters; if that takes others to negative coefficients, u goes from what it was towards
-    s until one of them is 0, which leaves.
+    With active vectors (``inside``), and s the coefficients for which these alone minimize the length of the sum, the
+    first row of a table has −s at their positions, and ⟨m_j, g + Σ s m⟩ at those of the others. Initially none is
+    active and the table is ``unit``. In each step, one vector enters or leaves, which is a pivot of the table: the one
+    with the most negative product enters; if that makes other coefficients negative, u moves from its previous value
+    toward s until one of them is 0, which leaves.
     """
     count, size = unit.shape[:2]
     table, noise = unit, 8 * size * torch.finfo(unit.dtype).eps
@@ -199,7 +199,7 @@ def _in_lockstep(unit: Tensor) -> Tensor:
 
 
 def _pivoted(table: Tensor, chosen: Tensor) -> Tensor:
-    """Exchange one vector in each table, [R, n, n], or none: chosen [R, n - 1] at most once in a row."""
+    """Exchange one vector in each table, [R, n, n], or none: chosen [R, n - 1] is true at most once per row."""
     at = torch.nn.functional.pad(chosen, (1, 0))
     column = torch.where(at[:, None], table, 0.0).sum(2)
     pivot = torch.where(at, column, 0.0).sum(1, keepdim=True)

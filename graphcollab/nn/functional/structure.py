@@ -1,4 +1,4 @@
-"""Who sends to whom, sorted by receiver."""
+"""Edges of a communication graph, sorted by receiver."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from graphcollab._base.memory import address
 
 @dataclass(frozen=True, init=False)
 class Structure:
-    """Edges of a bipartite graph in compressed-row form: row i lists what receiver i hears.
+    """Edges of a bipartite graph in compressed-row form: row i lists the senders of receiver i.
 
-    `from_edges` makes it, on the CPU, where weights and other numbers of edges are too, unless they have to be found on
-    a device. Its tensors are copies, since compiled kernels read what they say: later changes of edges change nothing.
+    `from_edges` creates it on the CPU, like weights and other edge attributes, unless these must be computed on a GPU.
+    Its tensors are copies, since compiled kernels rely on them: later changes of the edges have no effect.
 
     Attributes:
         ptr: Receiver i's edges are ``ptr[i]:ptr[i + 1]``, [D + 1].
@@ -37,7 +37,7 @@ class Structure:
 
     @classmethod
     def _of(cls, ptr: Tensor, sender: Tensor, order: Tensor | None, num_senders: int) -> Structure:
-        """Return a structure of tensors of its own that are known to be right."""
+        """Return a structure that owns the given tensors, which are known to be valid."""
         made = object.__new__(cls)
         vars(made).update(ptr=ptr, sender=sender, order=order, num_senders=num_senders, _copies={})
         return made
@@ -46,8 +46,8 @@ class Structure:
     def from_edges(cls, edge_index: Tensor, size: tuple[int, int]) -> Structure:
         """Sort edges [2, E], sender j in row 0 and receiver i in row 1, among S senders and D receivers (``size``).
 
-        It is kept as long as the tensor of edges is, and made anew where that has changed. A ValueError says where an
-        edge names a node outside the sizes, or that these are no edges.
+        The result is cached as long as the edge tensor exists, and recreated if it has changed. Edges out of range, or
+        an invalid edge tensor, raise a ValueError.
         """
         if type(edge_index) is not Tensor or edge_index.device.type != "cpu" or edge_index.dtype != torch.int64:
             return cls._sorted(_plain(edge_index), size)
@@ -57,7 +57,7 @@ class Structure:
         return known
 
     def _lists(self, edge_index: Tensor, size: tuple[int, int]) -> bool:
-        """Tell whether these are its edges: a look at them takes a twentieth of the time of making it."""
+        """Return whether these are its edges; this check takes a twentieth of the time of creating it."""
         if (self.num_senders, self.num_receivers) != size or edge_index.shape != (2, self.num_edges):
             return False
         own = self.sender, self.receiver
@@ -86,12 +86,12 @@ class Structure:
             edge_index = edge_index[:, order]
         counts = torch.bincount(edge_index[1], minlength=receivers)
         ptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-        sender = edge_index[0].clone() if order is None else edge_index[0]  # else it is a copy already
+        sender = edge_index[0].clone() if order is None else edge_index[0]  # else it is already a copy
         return cls._of(ptr, sender.contiguous(), order, senders)
 
     @classmethod
     def between(cls, a: Tensor, b: Tensor, edges: Tensor | Structure) -> Structure:
-        """Return edges from senders with vectors b [S, P] to receivers with a [D, P], alike; else a ValueError."""
+        """Return edges from senders with vectors b [S, P] to receivers with a [D, P] of one type; else a ValueError."""
         require_plain(a, b)
         if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
             raise ShapeError(
@@ -110,12 +110,12 @@ class Structure:
         return structure
 
     def beside(self, rows: Tensor) -> Structure:
-        """Return the structure on the device of some rows: it is copied there once."""
+        """Return the structure on the device of the given rows, to which it is copied once."""
         if rows.device == self.ptr.device:
             return self
         if rows.device not in self._copies:
             there = self._of(beside(self.ptr, rows), beside(self.sender, rows), None, self.num_senders)
-            there.__dict__["receiver"] = beside(self.receiver, rows)  # where it cannot be known without waiting
+            there.__dict__["receiver"] = beside(self.receiver, rows)  # computing it there would synchronize
             self._copies[rows.device] = there
         return self._copies[rows.device]
 
@@ -141,13 +141,13 @@ class Structure:
 
     @cached_property
     def alone(self) -> Tensor | None:
-        """Which receivers have no edges, [D]; None where it is known that all have some."""
+        """Mask of the receivers without edges, [D]; None if all are known to have some."""
         alone = self.ptr.diff() == 0
         return alone if alone.device.type != "cpu" or bool(alone.any()) else None
 
     @cached_property
     def repeats(self) -> bool:
-        """Whether there is an edge twice."""
+        """Whether any edge is duplicated."""
         return bool(((self.sender.diff() == 0) & (self.receiver.diff() == 0)).any())
 
     @cached_property
@@ -162,11 +162,11 @@ class Structure:
         return torch.sparse_csr_tensor(self.ptr, self.sender, weight, size, check_invariants=False)
 
     def sort(self, values: Tensor) -> Tensor:
-        """Bring values of the caller's edges into this order, on whatever device they are."""
+        """Reorder values from the caller's edge order to this order, on any device."""
         return values if self.order is None else values[beside(self.order, values)]
 
     def unsort(self, values: Tensor) -> Tensor:
-        """Bring values in this order back into the caller's."""
+        """Reorder values from this order to the caller's edge order."""
         if self.order is None:
             return values
         out = torch.empty_like(values)
@@ -192,7 +192,7 @@ def _plain(edge_index: Tensor) -> Tensor:
 
 
 def require_plain(*values: Tensor) -> None:
-    """Check that values are dense tensors and, on the CPU, in memory; a ValueError says which are not."""
+    """Check that values are dense tensors and, on the CPU, in memory; otherwise raise a ValueError."""
     for one in values:
         if not isinstance(one, Tensor) or one.layout != torch.strided or one.is_nested:
             kind = type(one).__name__ + (f" of layout {one.layout}" if isinstance(one, Tensor) else "")
@@ -202,7 +202,7 @@ def require_plain(*values: Tensor) -> None:
 
 
 def require_one_type(*rows: Tensor) -> None:
-    """Check that rows have one number type: the kernels would read one as the other."""
+    """Check that rows have one data type, since the kernels would reinterpret other types."""
     kinds = dict.fromkeys(one.dtype for one in rows)
     if len(kinds) > 1:
         text = f"rows must be of one number type, got {' and '.join(map(str, kinds))}: convert them first"

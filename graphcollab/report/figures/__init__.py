@@ -1,4 +1,4 @@
-"""Figures of what runs have shown, drawn by matplotlib (``pip install 'graphcollab[figures]'``)."""
+"""Figures of the results of runs, drawn by matplotlib (``pip install 'graphcollab[figures]'``)."""
 
 from graphcollab._base.extras import import_extra
 

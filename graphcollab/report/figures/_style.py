@@ -1,4 +1,4 @@
-"""What figures have in common; matplotlib does the rest."""
+"""Common style of figures, on top of matplotlib's defaults."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from graphcollab._base.files import write_whole
 from graphcollab._base.settings import checked
 
 DPI = 150
-PANELS = 4  # in a row
-LONG = 24  # letters, above which names are shortened at axes
+PANELS = 4  # maximum number in a row
+LONG = 24  # maximum number of letters of names at axes; longer ones are shortened
 GRAY = "#E3E3E3"
 _DATES = {"pdf": "CreationDate", "ps": "CreationDate", "eps": "CreationDate", "svg": "Date"}
-"""What would make two files of the same picture differ."""
+"""Metadata to suppress, since they would make two files of the same figure differ."""
 
-# The palette of Okabe and Ito, also for readers who do not see all colors; without its yellow, which is faint on white.
+# The palette of Okabe and Ito, suitable for color-blind readers; without its yellow, which is faint on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 LOOKS = cycler(linestyle=("-", "--", ":", "-.")) * cycler(color=COLORS)
-"""How one series after the other is drawn, all different for the first 28."""
+"""Styles of consecutive series, distinct for the first 28."""
 
 
 def new_figure(width: float, height: float, title: str | None = None) -> Figure:
-    """Return an empty figure, in inches, whose layout keeps texts from overlapping."""
+    """Return an empty figure, with size in inches, whose layout avoids overlapping text."""
     figure = Figure(figsize=(width, height), dpi=DPI, layout="compressed")
     if title:
         figure.suptitle(title)
@@ -42,7 +42,7 @@ def new_figure(width: float, height: float, title: str | None = None) -> Figure:
 def new_panels(
     count: int, width: float, height: float, beside: float, title: str | None, **shared: Any
 ) -> tuple[Figure, list[Axes]]:
-    """Return a figure with panels of a size in inches, in as many rows as they need, and room beside them."""
+    """Return a figure with panels of a size in inches, in as many rows as needed, and room beside them."""
     rows = math.ceil(count / PANELS)
     columns = math.ceil(count / rows)
     figure = new_figure(width * columns + beside, height * rows + 0.4, title)
@@ -53,7 +53,7 @@ def new_panels(
 
 
 def figure_names(names: Sequence[str]) -> list[str]:
-    """Return names with dollar signs escaped, long ones without their middle unless they would look alike then."""
+    """Return names with escaped dollar signs; long ones lose their middle unless they would become identical."""
     begin, end = LONG // 2, LONG - LONG // 2 - 1
     short = [n if len(n) <= LONG else f"{n[:begin].rstrip()}…{n[-end:].lstrip()}" for n in names]
     alike = Counter(short)
@@ -68,16 +68,16 @@ def over_rounds(axes: Axes, ylabel: str, xlabel: str = "round") -> None:
 
 
 def legend_right(figure: Figure) -> None:
-    """Name what panels show, once for all of them, to their right."""
+    """Add one legend for all panels to their right."""
     named = {name: line for one in figure.axes for line, name in zip(*one.get_legend_handles_labels(), strict=True)}
     figure.legend(list(named.values()), list(named), frameon=False, loc="outside right center")
 
 
 @checked
 def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a figure in the format that the file name ends with, such as ``.png`` or ``.pdf``, and return its path.
+    """Write a figure in the format of the file name's extension, such as ``.png`` or ``.pdf``, and return its path.
 
-    The file is there whole or not at all. Missing folders are made. A ``ValueError`` names the formats of matplotlib.
+    The file is written atomically. Missing folders are created. A ``ValueError`` lists matplotlib's formats.
     """
     path = Path(path)
     kind = path.suffix.lstrip(".").lower()

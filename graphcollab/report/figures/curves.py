@@ -1,4 +1,4 @@
-"""Curves over rounds: how good models become."""
+"""Curves of a metric over rounds."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Curves = Annotated[
 def accuracy_curves(curves: Curves, title: str | None = None, metric: str = "accuracy", percent: bool = True) -> Figure:
     """Draw the mean metric over rounds.
 
-    It is Fig. 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR 2022)
-    <https://doi.org/10.1109/CVPR52688.2022.00954>`_, with a band of one standard deviation over seeds up and down; a
-    single seed has none. Rounds at which not all seeds of a method were evaluated are left out.
+    It reproduces Fig. 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
+    2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_, with a band of plus or minus one standard deviation over
+    seeds; a single seed has none. Rounds at which not all seeds of a method were evaluated are omitted.
 
     Args:
-        curves: What `compare` returns, drawn over local steps per site where numbers of rounds differ, without failed
-            seeds, as names say; or for every method one pair (rounds, values) per seed, with a round in common.
-        metric: Name of the metric; a comparison knows it, as well as what follows.
+        curves: The output of `compare`, drawn over local steps per site if numbers of rounds differ, without failed
+            seeds, as stated in the names; or one pair (rounds, values) per seed for every method, with a common round.
+        metric: Name of the metric; a comparison determines this and the next argument.
         percent: Whether values are shares to be shown in percent.
     """
     over, whole = "round", {}

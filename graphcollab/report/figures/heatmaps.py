@@ -22,8 +22,8 @@ from graphcollab.report.figures._style import GRAY, figure_names, new_panels
 from graphcollab.report.values import shown
 from graphcollab.train import Joined, Result
 
-NUMBERED = 20  # labels at an axis at most
-WRITTEN = 10  # nodes up to which numbers are written into cells
+NUMBERED = 20  # maximum number of labels at an axis
+WRITTEN = 10  # maximum number of nodes for which numbers are written into cells
 LETTER = 0.08  # inches
 
 OfRun: TypeAlias = Annotated[
@@ -42,21 +42,21 @@ def weight_heatmaps(
 ) -> Figure:
     """Draw K x K heat maps of the mixing weights at several rounds side by side.
 
-    It is Fig. 4 and 5 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
-    2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. A row is a receiver, a column a sender; a pair without an
-    edge stays white. All panels share one color scale of the square root of the weight, so that uniform weights of many
-    nodes and few large ones can both be seen; with negative weights it is linear and symmetric about 0. Of up to ten
-    nodes the weights are written into the cells. Between sites each knows its own node's weights only; those of other
-    receivers are gray.
+    It reproduces Fig. 4 and 5 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al.,
+    CVPR 2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. A row is a receiver, a column a sender; pairs without
+    an edge stay white. All panels share one color scale of the square root of the weight, so that both many uniform
+    weights and a few large ones are visible; with negative weights, it is linear and symmetric about 0. For up to ten
+    nodes, the weights are written into the cells. With sites, each site knows its own node's weights only; those of
+    other receivers are gray.
 
     Args:
-        graphs: Edges j -> i, [2, E], and what i gave to j, [E], by round; or a history, or what `run` returns, which
-            know the nodes' names (the last round's graph if none were recorded); or a learned graph, such as
-            ``load(folder).graph()``, or what `join` returns.
-        num_nodes: K. Default: a history knows it.
-        cluster: The true cluster of each node, [K] of integers, or which classes each has, [K, C] of bool, as in
+        graphs: Edges j -> i, [2, E], and the weight of j at i, [E], by round; or a history, or the output of `run`,
+            which contain the nodes' names (the last round's graph if none were recorded); or a learned graph, such as
+            ``load(folder).graph()``, or the output of `join`.
+        num_nodes: K. Default: taken from a history.
+        cluster: The true cluster of each node, [K] of integers, or the classes of each, [K, C] of bool, as in
             ``tasks.classes``. Nodes are sorted by it (by their first class, then by their second, and so on), with
-            lines between clusters (first classes), which are numbered where nodes are many or have no names.
+            lines between clusters (first classes), which are numbered if there are many nodes or they have no names.
     """
     rounds, num_nodes, names = _of_run(graphs, num_nodes, names)
     if not rounds:
@@ -82,7 +82,7 @@ def weight_heatmaps(
         panel.set(title=name, xlabel=f"sender{what}", ylabel=f"receiver{what}")
         _write(panel, picture, scale)
         edges, weights = rounds[name]
-        unknown = pair_weights(edges, weights.isnan().float(), num_nodes).cpu() == 1  # but to the receiver
+        unknown = pair_weights(edges, weights.isnan().float(), num_nodes).cpu() == 1  # known to the receiver only
         if bool(unknown.any()):
             _mark(panel, unknown[order][:, order])
         _ticks(panel, labels if each else None, group)
@@ -98,7 +98,7 @@ def weight_heatmaps(
 def _of_run(
     graphs: OfRun, num_nodes: int | None, names: Sequence[str] | None
 ) -> tuple[dict[str, Graph], int, Sequence[str] | None]:
-    """Return graphs by what their panels are called, in order, K, and names of nodes, if they have any."""
+    """Return graphs by panel title, in order, K, and the names of nodes, if any."""
     graphs = graphs.graph() if isinstance(graphs, Joined) else graphs
     if isinstance(graphs, LearnedGraph):
         return {"learned graph": (graphs.edge_index, graphs.edge_weight)}, graphs.num_nodes, names or graphs.name
@@ -129,7 +129,7 @@ def _write(panel: Axes, picture: Any, colors: ScalarMappable) -> None:
 
 
 def _mark(panel: Axes, unknown: Tensor) -> None:
-    """Draw cells gray of which only the receiver knows the weight, and add that to the label."""
+    """Draw cells gray if only the receiver knows the weight, and add a note to the label."""
     gray = torch.full(unknown.shape, torch.nan).masked_fill(unknown, 0.0)
     panel.imshow(gray.numpy(), cmap=ListedColormap([GRAY]), interpolation="nearest")
     few = len(unknown) <= WRITTEN
@@ -139,7 +139,7 @@ def _mark(panel: Axes, unknown: Tensor) -> None:
 
 
 def _arranged(cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None]:
-    """Return the nodes as they are shown, and between whose groups lines are drawn: by cluster, or by first class."""
+    """Return the nodes in display order, and the groups to separate by lines: by cluster, or by first class."""
     if cluster is None:
         return torch.arange(count), None
     if cluster.shape == (count,):

@@ -1,1 +1,1 @@
-"""A comparison, or what collaborating brings, as one page of HTML that opens without a network."""
+"""A comparison or a benefit as a single HTML page that opens offline."""

@@ -1,4 +1,4 @@
-"""What a page holds, sections of findings, tables and charts, and how its charts are drawn in Vega-Lite."""
+"""The content of a page, sections of findings, tables and charts, and its charts in Vega-Lite."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from graphcollab.report.values import Table, cell_text
 
 Rows = Sequence[Mapping[str, Any]]
 
-WRITTEN = 12  # sites up to which gains are written into the cells of a matrix
-USUAL = 0.9  # share of the gains that colors and axes are made for
-FIELDS = ("to:N", "by:N", "text:N")  # of a cell of a matrix
+WRITTEN = 12  # maximum number of sites for which gains are written into the cells of a matrix
+USUAL = 0.9  # share of the gains that determine the range of colors and axes
+FIELDS = ("to:N", "by:N", "text:N")  # of a matrix cell
 FORMAT = ",.4~r"  # four significant digits, commas between thousands, never an exponent
-DOTTED = 60  # points of a line, up to which each has a dot
-BELOW = {"bottom": {"anchor": "start", "direction": "vertical"}}  # several legends below each other
+DOTTED = 60  # maximum number of points of a line for which each has a dot
+BELOW = {"bottom": {"anchor": "start", "direction": "vertical"}}  # stack several legends
 
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart: its place ``name``, a caption for who does not see it, its Vega-Lite ``spec``, and its numbers."""
+    """A chart: its anchor ``name``, an alternative text ``caption``, its Vega-Lite ``spec``, and its numbers."""
 
     name: str
     caption: str
@@ -38,7 +38,7 @@ class Chart:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, and what stands below it, in this order; ``name`` is its anchor, ``more`` and ``folded`` unfold."""
+    """A heading with its content in this order; ``name`` is its anchor, ``more`` and ``folded`` are collapsed."""
 
     name: str
     title: str
@@ -53,7 +53,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Content:
-    """A whole page: the question, the answer, the headline first, and the sections that it rests on."""
+    """A whole page: the question, the answer with the headline first, and the sections that support it."""
 
     title: str
     asked: str
@@ -68,7 +68,7 @@ def altair() -> Any:
 
 @cache
 def libraries() -> dict[str, str]:
-    """Return the scripts that draw charts and sort tables, in base64, in which no tag of HTML can stand, and styles."""
+    """Return styles, and the scripts that draw charts and sort tables, base64-encoded so they contain no HTML tags."""
     import_extra("itables", "pages", "page")
     version = ".".join(altair().SCHEMA_VERSION.lstrip("v").split(".")[:2])
     charts = import_extra("vl_convert", "pages", "page").javascript_bundle(vl_version=version)
@@ -85,7 +85,7 @@ def legend(**more: Any) -> Any:
 
 
 def finished(chart: Any, name: str, caption: str, table: Table) -> Chart:
-    """Return a chart without the address of its schema: nothing is loaded from any."""
+    """Return a chart without its schema's URL, so that nothing is loaded from it."""
     spec = chart.to_dict(validate=False)
     spec.pop("$schema", None)
     config = {"aria": False, "numberFormat": FORMAT, "legend": {"layout": BELOW}}
@@ -118,7 +118,7 @@ def curve_chart(name: str, caption: str, table: Table) -> Chart:
 
 
 def calibration_chart(name: str, caption: str, table: Table) -> Chart:
-    """Draw how often predictions were right by how sure they were; columns: methods, samples, confidence, right (%)."""
+    """Draw accuracy over the confidence of predictions; columns: methods, samples, confidence, right (%)."""
     alt = altair()
     keys = ("method", "samples", "confidence", "right")
     rows: list[dict[str, Any]] = [dict(zip(keys, (cell.value for cell in row), strict=True)) for row in table.rows]
@@ -146,7 +146,7 @@ def _by_method(rows: Rows) -> tuple[Any, Any, list[str]]:
 
 
 def gain_chart(name: str, caption: str, table: Table) -> Chart:
-    """Draw gains with their intervals, filled where there is evidence; columns: sites, ways to train, gains."""
+    """Draw gains with their intervals, filled if there is evidence; columns: sites, ways to train, gains."""
     alt = altair()
     column = table.columns[2]
     rows = []
@@ -175,13 +175,13 @@ def gain_chart(name: str, caption: str, table: Table) -> Chart:
 
 
 def _usual(gains: Sequence[Any]) -> float:
-    """Return the size that most gains do not exceed: scales are made for these, so that a few hide no other."""
+    """Return the size that most gains do not exceed, for scales on which a few outliers hide no other gain."""
     sizes = torch.tensor(gains, dtype=torch.float64).abs().nan_to_num(0.0)
     return float(sizes.quantile(USUAL)) or float(sizes.max()) or 1.0
 
 
 def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) -> Chart:
-    """Draw what sites gain by others as cells, losses orange, gains blue; columns: who gains, by whom, the gain."""
+    """Draw gains of sites from other sites as cells, losses orange, gains blue; columns: site, source, gain."""
     alt = altair()
     column = table.columns[2]
     rows = []
@@ -196,9 +196,9 @@ def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) ->
 
 
 def cells(base: Any, names: Sequence[str], titles: tuple[str, str, str], scale: Any, dark: str) -> Any:
-    """Draw the fields ``to``, ``by`` and ``value`` as a matrix; of a few nodes ``short`` stands in its cells.
+    """Draw the fields ``to``, ``by`` and ``value`` as a matrix; with few nodes, cells contain ``short``.
 
-    ``titles`` are of rows, columns and values; ``dark`` tells which cells are so dark that words in them are white.
+    ``titles`` are those of rows, columns and values; ``dark`` selects cells so dark that their text must be white.
     """
     alt = altair()
     (rows, columns, value), domain = titles, alt.Scale(domain=[*names])

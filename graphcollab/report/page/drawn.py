@@ -1,4 +1,4 @@
-"""Sections that are drawn: who listens to whom, the metric over rounds, whether probabilities mean what they say."""
+"""Sections with charts: the communication graph, the metric over rounds, and the calibration of probabilities."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ SAID = (
     "weight. Where all rounds were recorded, a slider moves through them."
 )
 MOST_NODES, MOST_ROUNDS = 60, 50
-MOST_CELLS = 60_000  # of all graphs of a page together
-MOST_SENDERS = 12  # of a receiver, in the table
-MOST_POINTS = 200  # of a curve
+MOST_CELLS = 60_000  # maximum for all graphs of a page together
+MOST_SENDERS = 12  # maximum per receiver, in the table
+MOST_POINTS = 200  # maximum per curve
 STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
 KINDS = ("weight", "confidence", "right")
 TITLE = "Do probabilities mean what they say?"
@@ -45,7 +45,7 @@ OF_CLASSES = ("cross_entropy", "bce")
 
 
 class Weights(NamedTuple):
-    """Weights of nodes, receivers in rows, [R, n, n], of some rounds; whether nodes, rounds or weights are left out."""
+    """Weights of nodes in some rounds, receivers in rows, [R, n, n]; whether nodes, rounds or weights are omitted."""
 
     names: Sequence[str]
     rounds: Sequence[int]
@@ -54,7 +54,7 @@ class Weights(NamedTuple):
 
 
 def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
-    """Yield a section with a chart of every method whose nodes listen to others, if there is any."""
+    """Yield a section with a chart of every method whose nodes use weights of other nodes, if there are any."""
     found = {name: weights_of(result, len(last)) for name, result in last.items()}
     some = {name: one for name, one in found.items() if one is not None}
     named = ((name, one, len(last[name].tasks.names)) for name, one in some.items())
@@ -64,7 +64,7 @@ def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
 
 
 def weights_of(result: Result, graphs_of_page: int = 1) -> Weights | None:
-    """Return the weights of a run that are shown; None where nobody listens to anybody else."""
+    """Return the weights of a run to show; None if no node uses another node's model."""
     names, graph = result.tasks.names, result.graph()
     graphs = dict(result.history.graphs) or {result.data.round: (graph.edge_index, graph.edge_weight)}
     edges = {r: _between(*graphs[r]) for r in sorted(graphs)}
@@ -74,7 +74,7 @@ def weights_of(result: Result, graphs_of_page: int = 1) -> Weights | None:
     chosen = torch.stack(sums).sum(0).argsort(descending=True, stable=True)[:MOST_NODES].sort().values
     largest = max(1, *(min(w.numel(), len(chosen) ** 2) for _, w in edges.values()))
     room = min(MOST_ROUNDS, len(edges), max(1, MOST_CELLS // (graphs_of_page * largest)))
-    places = torch.linspace(len(edges) - 1, 0, room).round().long().flip(0).tolist()  # the last round among them
+    places = torch.linspace(len(edges) - 1, 0, room).round().long().flip(0).tolist()  # includes the last round
     rounds = [[*edges][place] for place in places]
     parts = [subgraph(chosen, *edges[r], relabel_nodes=True, num_nodes=len(names)) for r in rounds]
     values = torch.cat([to_dense_adj(e.flip(0), edge_attr=w, max_num_nodes=len(chosen)) for e, w in parts])
@@ -110,7 +110,7 @@ def _graph_chart(place: str, name: str, one: Weights, count: int) -> Chart:
 
 
 def _as_csv(one: Weights) -> object:
-    """Return weights as text with commas, a fraction of what they take as JSON; each holds until the next round."""
+    """Return weights as comma-separated text, a fraction of the size of JSON; each is valid until the next round."""
     alt = altair()
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -123,7 +123,7 @@ def _as_csv(one: Weights) -> object:
 
 
 def _table(name: str, one: Weights) -> Table:
-    """Return the weights of the last round, a row for every receiver."""
+    """Return the weights of the last round, one row per receiver."""
     values, rows = one.values[-1], []
     for k, node in enumerate(one.names):
         senders = values[k].argsort(descending=True, stable=True)[:MOST_SENDERS].tolist()
@@ -134,7 +134,7 @@ def _table(name: str, one: Weights) -> Table:
 
 
 def curve_section(comparison: Comparison) -> Iterator[Section]:
-    """Yield a section with the metric of every method over rounds or steps, where anything was evaluated."""
+    """Yield a section with the metric of every method over rounds or steps, if anything was evaluated."""
     curves, over = curves_of(comparison)
     scale, digits, unit = shown_in(comparison.share, 2)
     what, rows = f"mean test {comparison.metric}{unit}", []
@@ -152,13 +152,13 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
 
 
 def _stopped(trial: Trial) -> bool:
-    """Tell whether the models that are kept are other than the last."""
+    """Return whether the returned models are not those of the last round."""
     ends = [*trial.curve[1][-1:], trial.summary["mean"]]
     return all(map(math.isfinite, ends)) and not math.isclose(ends[0], ends[-1])
 
 
 def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
-    """Yield a section on whether probabilities mean what they say, over all nodes' test samples, in bins as `ece`'s."""
+    """Yield a section on the calibration of probabilities, over all nodes' test samples, in the bins of `ece`."""
     some = {name: result for name, result in last.items() if result.tasks.loss in OF_CLASSES}
     rows = [
         [Cell(name), Cell(weight), Cell(100 * confidence / weight), Cell(100 * right / weight)]
@@ -177,13 +177,13 @@ def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
 
 
 def _between_parties(result: Result) -> bool:
-    """Tell whether nodes belong to several parties, each of which speaks for itself, and not to processes of one."""
+    """Return whether nodes belong to several independent parties, rather than to the processes of one party."""
     plane = result.env.plane
     return not plane.alone and sum(plane.all_gather_object(plane.is_main)) > 1
 
 
 def _bins(result: Result) -> Tensor:
-    """Return sums of weights, confidences and right predictions of every bin over all nodes, [3, BINS]."""
+    """Return sums of weights, confidences and correct predictions of every bin over all nodes, [3, BINS]."""
     kinds = {f"{kind} {b}": partial(_sum, kind, b) for kind in KINDS for b in range(BINS)}
     measures = [Metric(name, True, one, weighted=True, of_classes=True) for name, one in kinds.items()]
     with own_filter("ignore", code="quality", subject="metric"):  # nodes without test samples have none in any bin
@@ -193,7 +193,7 @@ def _bins(result: Result) -> Tensor:
 
 
 def _sum(kind: str, bin_: int, outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tensor:
-    """Return of every row a sum over the samples in a bin, [R]."""
+    """Return a sum over the samples in a bin for every row, [R]."""
     confidence, right, bins, weight = confidences(outputs, targets, mask, weight)
     inside = weight * (bins == bin_)
     values = {"weight": torch.ones_like(confidence), "confidence": confidence, "right": right}[kind]

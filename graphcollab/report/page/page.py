@@ -1,4 +1,4 @@
-"""`page`: one HTML file that says what was found."""
+"""`page`: one HTML file with the results."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from graphcollab.report.page.sections import content_of_benefit, content_of_comp
 from graphcollab.report.tables import versions
 from graphcollab.report.values import Cell, Table, cell_text, shown
 
-LARGEST = 5_000_000  # bytes of a page
-MOST_CELLS, FEWEST_ROWS = 40_000, 50  # of the tables of a section
-MOST_SAID = 12  # findings of a section that are not folded
+LARGEST = 5_000_000  # maximum size of a page in bytes
+MOST_CELLS, FEWEST_ROWS = 40_000, 50  # for the tables of a section
+MOST_SAID = 12  # maximum number of findings of a section that are not folded
 
 Found: TypeAlias = Comparison | Benefit | Description
 
@@ -41,35 +41,35 @@ def page(
     inside: Sequence[Table] = (),
     models: Sequence[str] = (),
 ) -> Path:
-    """Write what was found as one page of HTML, whole or not at all, and return its path.
+    """Write the results as one HTML page, atomically, and return its path.
 
-    The page opens from disk without a network. It has the question, the answer with its uncertainty, the tables of
-    `results_table`, `paired_table`, `site_table` or `benefit_table`, who listens to whom in the rounds that
-    `graphcollab.train.RecordGraph` kept, the metric over rounds, whether probabilities mean what they say, settings and
-    commands; of a benefit pairwise gains. It has nodes' names and results, and no sample. Of a table it has what
-    `describe_table` finds, which names categories and the smallest and largest values of columns.
+    The page opens from disk without a network. It contains the question, the answer with its uncertainty, the tables of
+    `results_table`, `paired_table`, `site_table` or `benefit_table`, the communication graph in the rounds recorded by
+    `graphcollab.train.RecordGraph`, the metric over rounds, the calibration of probabilities, settings and commands;
+    for a benefit also pairwise gains. It contains nodes' names and results, but no samples. For a table, it contains
+    the findings of `describe_table`, which include names of categories and the minimum and maximum of columns.
     It needs ``pip install 'graphcollab[page]'``.
 
-    In a run of several processes all of them call it, and the first writes. Between sites each writes its own, with
-    what all have reached; calibration is left out there, as it would take counts of single predictions.
+    In a run with several processes, all of them call it, and the main process writes. With sites, each site writes its
+    own page, with the results of all; calibration is omitted there, since it would need counts of single predictions.
 
     Args:
-        found: What `compare`, `graphcollab.benefit` or `describe_table` returns.
-        path: File to write; one that is there is replaced.
-        reference: Name of the method that others are compared with. Default: ``"local"`` where it is among them. A
-            benefit is always one over training alone.
-        metrics: Metrics of the table of nodes of a comparison. Default: the tasks' own.
-        title: Title of the page. Default: one that says which kind of page it is.
-        commands: Lines to type that repeat it, as they are to be shown.
-        source: What the data are called, such as their file.
-        inside: Tables of what is in the models, such as `importance_table` returns.
-        models: What there is to say of models that were saved.
+        found: The output of `compare`, `graphcollab.benefit` or `describe_table`.
+        path: File to write; an existing file is replaced.
+        reference: Name of the method that others are compared with. Default: ``"local"`` if it is one of the methods. A
+            benefit is always relative to training alone.
+        metrics: Metrics of a comparison's table of nodes. Default: the tasks' own.
+        title: Title of the page. Default: one that states the kind of page.
+        commands: Command lines that reproduce the results, as they should be shown.
+        source: Name of the data, such as their file.
+        inside: Tables about the models, such as the output of `importance_table`.
+        models: Statements about saved models.
 
     Raises:
-        ModuleNotFoundError: If a library is not installed; it says what to install.
-        ValueError: If there is no method of the reference's name, or nothing to show.
+        ModuleNotFoundError: If a library is not installed; the message says what to install.
+        ValueError: If no method has the reference's name, or there is nothing to show.
     """
-    altair()  # before any work is lost
+    altair()  # fail before any work is lost
     if isinstance(found, Benefit):
         content = content_of_benefit(found, title, source)
     elif isinstance(found, Description):
@@ -111,7 +111,7 @@ def _written(content: Content, commands: Sequence[str]) -> str:
 
 
 def fitted(table: Table, parts: int = 1) -> Table:
-    """Return a table with as many rows, each with all cells, as a page has room for, shared by ``parts`` tables."""
+    """Return a table truncated to the rows that fit on a page, with all their cells, shared by ``parts`` tables."""
     width = len(table.columns)
     rows = [[*row, *[Cell()] * (width - len(row))] for row in table.rows]
     body, end = rows[: len(rows) - table.foot], rows[len(rows) - table.foot :]
@@ -123,14 +123,14 @@ def fitted(table: Table, parts: int = 1) -> Table:
 
 
 def _finalized(value: Any) -> Any:
-    """Return a text in which control characters and turns of direction are codes; scripts and styles as they are."""
+    """Return text with control characters and direction marks encoded; scripts and styles are unchanged."""
     if isinstance(value, Finding):
         value = str(value)
     return printable(value) if type(value) is str else value
 
 
 def in_print(spec: Any) -> Any:
-    """Return JSON in which every text is `printable`."""
+    """Return JSON with every text made `printable`."""
     if isinstance(spec, dict):
         return {in_print(name): in_print(one) for name, one in spec.items()}
     if isinstance(spec, list):

@@ -1,4 +1,4 @@
-"""What a page says of a comparison or a benefit: the answer, and the sections it rests on."""
+"""The content of the page of a comparison or a benefit: the answer, and the sections that support it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from graphcollab.train import Result
 
 ANSWER = ("evidence", "best", "alone-weak", "last-round", "no-better", "no-better-weighted", "doubt", "advice")
 TUNED = "Step sizes and rounds were chosen on validation data, those of training alone as those of the others."
-MOST_SITES = 60  # of a matrix in a page of at most 5 MB
+MOST_SITES = 60  # maximum for a matrix, for a page of at most 5 MB
 
 
 def content_of_comparison(
     comparison: Comparison, reference: str | None, metrics: Any, title: str, source: str
 ) -> Content:
-    """Return what a page says of a comparison."""
+    """Return the content of a comparison's page."""
     if reference is None and "local" in comparison.chosen:
         reference = "local"
     last, sites = last_results(comparison), None
     if last:
-        with own_filter("ignore", code="quality", subject="metric"):  # notes below the table say so
+        with own_filter("ignore", code="quality", subject="metric"):  # stated in notes below the table
             sites = site_table(comparison, metrics, reference if reference in last else None)
     tables = [results_values(comparison)]
     if reference is not None and len(comparison.chosen) > 1:
@@ -74,7 +74,7 @@ def _asked(comparison: Comparison, last: Mapping[str, Result], source: str) -> s
 
 
 def content_of_benefit(benefit: Benefit, title: str, source: str) -> Content:
-    """Return what a page says of a benefit."""
+    """Return the content of a benefit's page."""
     asked, *found = benefit_findings(benefit, source)
     every = [benefit, *benefit.also.values()]
     charts = [chart for k, one in enumerate(every) for chart in _matrix(one, k)]
@@ -124,7 +124,7 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
         f"{len(benefit.names)} sites. Blue is a gain, orange a loss; pairs that were not tried are empty."
     )
     table = Table([Column("who"), Column("by whom"), Column(what, "gain", digits)], rows, caption=what)
-    if rows and not benefit.by_constants("pairs"):  # which say nothing of single pairs
+    if rows and not benefit.by_constants("pairs"):  # constants say nothing about single pairs
         yield matrix_chart(f"matrix-{place}", caption, names, table)
 
 
@@ -134,7 +134,7 @@ def _settings(benefit: Benefit) -> str:
 
 
 def content_of_description(description: Description, title: str) -> Content:
-    """Return what a page says of a table before anything is run."""
+    """Return the content of the page of a table before any run."""
     sections = [
         Section("sites", "Site by site", tables=[sites_described(description)]),
         Section("columns", "Columns", tables=[columns_described(description)]),
