@@ -946,3 +946,25 @@ def test_sites_that_are_numbers_are_called_so_in_errors():
     tasks = replace(regression(), names=("1", "2", "3"))
     with raises("diverged", "node 'site 1 alone'", kind=ArithmeticError):
         benefit(tasks, linear, methods={}, repeats=3, lrs=(1e30,), **{**WHOLE, "rounds": 40})
+
+
+def test_a_way_that_constants_replaced_is_not_the_best(found):
+    """All together has half the error, ditto nine tenths; but constants took the place of the one model of all."""
+    alone, noise = found.scores["alone"], 1 + 0.05 * torch.tensor([[1.0], [-1.0], [0.5]], dtype=torch.float64)
+    scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 0.9 * alone * noise}
+    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
+    told = replace(found, scores=scores, chosen=models)
+    assert finding(told, "best").subject == "together"
+    stood = replace(told, chosen={**models, "together": [found.flat] * 3})
+    assert finding(stood, "best").subject == "ditto"
+
+
+def test_a_quick_run_that_shows_harm_says_so(found):
+    alone, noise = found.scores["alone"], 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None]
+    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
+    scores = {"alone": alone, "together": 3 * alone * noise, "ditto": alone * noise}
+    pairs, without = torch.full_like(found.pairs, torch.nan), torch.full_like(found.without, torch.nan)
+    told = replace(found, scores=scores, chosen=models, pairs=pairs, without=without)
+    advice = finding(told, "advice")
+    assert advice.subject == "again"
+    assert str(advice).startswith("So nothing is decided, except that collaborating by all together harms: ")
