@@ -59,7 +59,7 @@ def own_filter(
     """Filter the warnings of this thread, by default all of them; ``"error"`` raises them.
 
     ``message``, a regular expression matched at the beginning, selects warnings of other libraries. ``code`` selects
-    the package's own warnings: those with a subject or a kind of element (``"metric"``), or all.
+    the package's own warnings with that code: those of one subject or kind of element (``"metric"``), or all.
     """
     with _by_code(action, code, subject) if code else _by_message(action, message):
         yield

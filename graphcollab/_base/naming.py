@@ -100,7 +100,7 @@ def numbered(names: Sequence[str]) -> bool:
 def close(name: str, names: Iterable[str], most: int = 3) -> str:
     """Return a question that suggests the most similar names, ignoring case; empty if there are none.
 
-    Names with the given one as prefix come first, those with it as suffix last.
+    A known synonym comes first, then names that start with the given one, similar names, and names that end with it.
     """
     known = list(names)
     begin = [one for one in known if len(name) > 2 and one.lower().startswith(name.strip().lower())]

@@ -240,7 +240,7 @@ class Connection:
             self.delivery.say({"verb": "fail", **as_shared(error, self.name)}, 10.0)
 
     def leave(self, why: str | BaseException) -> None:
-        """Leave the run for a reason, which is sent to the others, or because of an error; the others go on."""
+        """Leave the run for a reason, or by an error; the others get the reason, or `failure` of it, and go on."""
         if not isinstance(why, str):
             why = failure(why)
         self.delivery.say({"verb": "leave", "why": why}, 10.0)

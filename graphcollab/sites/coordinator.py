@@ -218,7 +218,7 @@ class Coordinator:
         return {name: getattr(self, name) for name in ("epoch", "present", "resting", "lost", "refused")}
 
     def _news(self, site: str, epoch: int) -> Frame | None:
-        """Return what a site must know first: that the run has stopped, that it is away, or that an epoch began."""
+        """Return what a site must know first: the run has stopped or ended, the site is away, or an epoch began."""
         if self._stopped is not None:
             return Frame({"status": "stop", **self._stopped})
         if site not in self.present:
