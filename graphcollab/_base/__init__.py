@@ -1,1 +1,1 @@
-"""What every part of the package uses: settings, names, files, errors, memory, threads, keyed randomness."""
+"""Shared foundations of the package: settings, names, files, errors, memory, threads, keyed randomness."""

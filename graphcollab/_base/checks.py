@@ -1,4 +1,4 @@
-"""Warnings that name their caller, a filter for those of a thread, and silence for a logger."""
+"""Warnings attributed to the caller, per-thread warning filters, and silenced loggers."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from graphcollab._base.ranges import printable
 __all__ = ["issue", "issue_again", "own_filter", "unlogged"]
 
 _FILTERS = threading.Lock()
-_BY_CODE = threading.local()  # a thread's filters of the package's own warnings, the innermost last
-_INSIDE = (str(Path(__file__).parents[1]), contextlib.__file__)  # the package, and what decorates its functions
+_BY_CODE = threading.local()  # per thread: filters of the package's own warnings, the innermost last
+_INSIDE = (str(Path(__file__).parents[1]), contextlib.__file__)  # the package, and the decorators of its functions
 
 
 def issue(code: str, subject: str, message: str) -> None:
-    """Warn in the name of the first caller outside of this package, however deep inside it something was found.
+    """Issue a warning attributed to the first caller outside of this package, at any call depth.
 
-    ``code`` is a `GraphcollabWarning`'s, ``subject`` an argument or an element such as ``"node 'b'"``.
+    ``code`` is that of a `GraphcollabWarning`; ``subject`` is an argument or an element such as ``"node 'b'"``.
     """
     warning = GraphcollabWarning(code, subject, printable(message))
     for action, known, about in reversed(getattr(_BY_CODE, "filters", [])):
@@ -36,7 +36,7 @@ def issue(code: str, subject: str, message: str) -> None:
 
 
 def issue_again(warning: Warning) -> None:
-    """Issue a warning as it is, such as one from another process, in the name of the first caller outside."""
+    """Reissue a warning unchanged, such as one from another process, attributed to the first caller outside."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_INSIDE):
         frame, level = frame.f_back, level + 1
@@ -44,7 +44,7 @@ def issue_again(warning: Warning) -> None:
 
 
 class _OfThread(type):
-    """The type of a category of warnings: of whatever one thread warns of; None: of nothing."""
+    """Metaclass of a warning category that matches every warning issued by one thread; None: no warning."""
 
     thread: int | None
 
@@ -58,8 +58,8 @@ def own_filter(
 ) -> Iterator[None]:
     """Filter the warnings of this thread, by default all of them; ``"error"`` raises them.
 
-    ``message``, a regular expression for their beginning, is for warnings of other libraries. ``code`` selects the
-    package's own, of one subject, or kind of element (``"metric"``), or all.
+    ``message``, a regular expression matched at the beginning, selects warnings of other libraries. ``code`` selects
+    the package's own warnings with that code: those of one subject or kind of element (``"metric"``), or all.
     """
     with _by_code(action, code, subject) if code else _by_message(action, message):
         yield
@@ -77,9 +77,9 @@ def _by_code(action: str, code: str, subject: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _by_message(action: Literal["ignore", "error"], message: str) -> Iterator[None]:
-    """Filter by Python's filters, which belong to the process, with one that looks at the thread that warns.
+    """Add one filter to Python's process-wide filters that matches only warnings issued by this thread.
 
-    It alone is added and removed, since ``warnings.catch_warnings`` in two threads leaves the wrong filters.
+    Only this filter is added and removed: ``warnings.catch_warnings`` in two threads would leave the wrong filters.
     """
     own: Any = _OfThread("own", (Warning,), {"thread": threading.get_ident()})
     with _FILTERS:
@@ -87,14 +87,14 @@ def _by_message(action: Literal["ignore", "error"], message: str) -> Iterator[No
     try:
         yield
     finally:
-        own.thread = None  # for whoever kept a copy of the filters
+        own.thread = None  # disables copies of the filters kept elsewhere
         with _FILTERS:
             warnings.filters = [entry for entry in warnings.filters if entry[2] is not own]
 
 
 @contextlib.contextmanager
 def unlogged(log: logging.Logger) -> Iterator[None]:
-    """Let a logger of this process say nothing."""
+    """Silence a logger of this process."""
     log.addFilter(nothing := lambda record: False)
     try:
         yield

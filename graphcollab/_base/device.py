@@ -1,4 +1,4 @@
-"""Between the control plane, on the CPU, and where rows are: the way there never waits, the way back once for all."""
+"""Transfers between the control plane on the CPU and the device of the rows: asynchronous there, one sync back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Movable", "beside", "consecutive", "copies", "pick", "read"]
 
 
 class Movable:
-    """What ``Data`` asks of what it holds: to be moved, which a subclass does."""
+    """Base of values that ``Data`` can move between devices; subclasses implement `to`."""
 
     def to(self, *args: object, **kwargs: object) -> Self:
         """Move to a device or dtype, as ``Tensor.to`` does."""
@@ -28,12 +28,12 @@ class Movable:
 
 
 def beside(values: Tensor, rows: Tensor) -> Tensor:
-    """Return values of the control plane on the device of some rows."""
+    """Return control-plane values on the device of ``rows``, without waiting."""
     return values.to(rows.device, non_blocking=True)
 
 
 def read(*values: Tensor) -> list[Tensor]:
-    """Return what was found on a device on the CPU, where it decides something: all of it in one wait."""
+    """Return device results on the CPU, for decisions there, with a single synchronization."""
     if all(value.device.type == "cpu" for value in values):
         return list(values)
     numbers = torch.cat([value.double().flatten() for value in values]).cpu()
@@ -42,7 +42,7 @@ def read(*values: Tensor) -> list[Tensor]:
 
 
 def consecutive(index: Tensor) -> slice | None:
-    """Return an index [r] on the CPU as a slice where its numbers follow each other."""
+    """Return a CPU index, [r], as a slice if its numbers are consecutive, and None otherwise."""
     if not len(index):
         return slice(0, 0)
     first, last = int(index[0]), int(index[-1])
@@ -52,13 +52,13 @@ def consecutive(index: Tensor) -> slice | None:
 
 
 def pick(rows: Tensor, index: Tensor | slice | int) -> Tensor:
-    """Return some rows, [r, ...], by an index on the CPU; a view where they follow each other."""
+    """Return rows, [r, ...], selected by a CPU index; a view if they are consecutive."""
     place = consecutive(index) if isinstance(index, Tensor) else index
     return rows[beside(index, rows)] if isinstance(index, Tensor) and place is None else rows[place]
 
 
 def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return copies, which a device makes of all of them at once."""
+    """Return copies of tensors, made in one fused device operation."""
     new = [torch.empty_like(one) for one in tensors]
     with torch.no_grad():
         torch._foreach_copy_(new, list(tensors))

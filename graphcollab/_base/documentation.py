@@ -1,4 +1,4 @@
-"""Arguments that several functions share are documented once."""
+"""Shared documentation of arguments that several functions have in common."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ R = TypeVar("R")
 
 
 def entries(of: Callable[..., Any]) -> dict[str, str]:
-    """Return what a docstring says of each of its arguments."""
+    """Return the ``Args`` entries of a docstring by argument name."""
     listed = re.search(r"\nArgs:\n(.*?)(?:\n\n|\Z)", f"\n{inspect.getdoc(of) or ''}", re.S)
     found = re.findall(r"^    (\w+): (.*(?:\n {8,}.*)*)", listed[1] if listed else "", re.M)
     return {name: re.sub(r"\n {8}", "\n", text) for name, text in found}
 
 
 def of_sites(text: str) -> str:
-    """Return a text for those to whom the nodes of a graph are sites."""
+    """Return a text with "node" replaced by "site", for readers whose graph nodes are sites."""
     return re.sub(r"\b([Nn])ode(s?)\b", lambda found: f"{'S' if found[1] == 'N' else 's'}ite{found[2]}", text)
 
 
 def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str | None:
-    """Return a docstring that lists all arguments in the signature's order, those it leaves out as ``shared`` has them.
+    """Return a docstring that lists all arguments in signature order, filling in missing entries from ``shared``.
 
-    A TypeError names an argument that neither documents.
+    Raises a TypeError that names an argument documented in neither.
     """
     if not function.__doc__:  # python -OO
         return None
@@ -48,7 +48,7 @@ def documented(function: Callable[..., Any], shared: Mapping[str, str]) -> str |
 
 
 def checked_with(shared: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator by which functions check their arguments, and document those that they have in common."""
+    """Return a decorator that checks a function's arguments and adds the shared entries to its docstring."""
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
         wrapper = checked(function)

@@ -1,7 +1,7 @@
 """Errors and warnings of the package: each has a code and a subject, so that handlers need not parse its text.
 
-An error's class names its kind and so its code, ``"not-finite"`` of ``NotFiniteError``; it is also the built-in error
-that users expect (``RangeError`` is a ``ValueError``).
+The class of an error determines its code, such as ``"not-finite"`` for ``NotFiniteError``. Every class also derives
+from the built-in error that users expect (``RangeError`` is a ``ValueError``).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 
 class GraphcollabError(Exception):
-    """Base of all errors that the package raises on purpose; ``code`` is the kind, ``subject`` what it is about.
+    """Base of all errors that the package raises on purpose, with a ``code`` (its kind) and a ``subject``.
 
     A subject is an argument (``"rounds"``) or an element (``"node 'b'"``, ``"column 'age'"``).
     """
@@ -35,7 +35,7 @@ class GraphcollabError(Exception):
 
 
 class AmbiguousError(GraphcollabError, ValueError):
-    """The input can be read in two ways."""
+    """The input is ambiguous."""
 
 
 class ConflictError(GraphcollabError, ValueError):
@@ -43,7 +43,7 @@ class ConflictError(GraphcollabError, ValueError):
 
 
 class ContractError(GraphcollabError, ValueError):
-    """A component, model, loss, metric or dataset of the user breaks a rule that the package relies on."""
+    """A user-defined component, model, loss, metric or dataset violates a rule that the package relies on."""
 
 
 class DamagedError(GraphcollabError, ValueError):
@@ -59,11 +59,11 @@ class DivergedError(GraphcollabError, ArithmeticError):
 
 
 class DuplicateError(GraphcollabError, ValueError):
-    """A name or an element occurs more than once."""
+    """A name or element occurs more than once."""
 
 
 class EmptyError(GraphcollabError, ValueError):
-    """There is nothing to work on."""
+    """The input is empty."""
 
 
 class ExistsError(GraphcollabError, FileExistsError):
@@ -71,19 +71,19 @@ class ExistsError(GraphcollabError, FileExistsError):
 
 
 class FormatError(GraphcollabError, ValueError):
-    """A file, text or message has another format than expected."""
+    """A file, text or message has an unexpected format."""
 
 
 class InUseError(GraphcollabError, RuntimeError):
-    """Another run uses the folder."""
+    """Another run is using the folder."""
 
 
 class InvalidTypeError(GraphcollabError, TypeError):
-    """A value has the wrong type, or a function has no such argument."""
+    """A value has the wrong type, or a function lacks an argument of that name."""
 
 
 class InvalidValueError(GraphcollabError, ValueError):
-    """A value is none of those allowed, and no other class says more."""
+    """A value is not allowed, and no other class is more specific."""
 
 
 class LostError(GraphcollabError, RuntimeError):
@@ -95,11 +95,11 @@ class MismatchError(GraphcollabError, ValueError):
 
 
 class MissingError(GraphcollabError, ValueError):
-    """A setting, a column, a field or another part is missing."""
+    """A setting, column, field or other part is missing."""
 
 
 class MissingFileError(GraphcollabError, FileNotFoundError):
-    """There is no such file or folder."""
+    """A file or folder does not exist."""
 
 
 class MissingPackageError(GraphcollabError, ModuleNotFoundError):
@@ -115,15 +115,15 @@ class OtherRunError(GraphcollabError, ValueError):
 
 
 class PathError(GraphcollabError, OSError):
-    """A path leads to something else than expected, such as a folder instead of a file."""
+    """A path leads to something unexpected, such as a folder instead of a file."""
 
 
 class RangeError(GraphcollabError, ValueError, IndexError):
-    """A number is outside of the allowed range."""
+    """A number is out of range."""
 
 
 class ResourceError(GraphcollabError, MemoryError):
-    """Memory, disk space or processors do not suffice."""
+    """Memory, disk space or processors are insufficient."""
 
 
 class ShapeError(GraphcollabError, ValueError):
@@ -131,11 +131,11 @@ class ShapeError(GraphcollabError, ValueError):
 
 
 class StateError(GraphcollabError, RuntimeError):
-    """The call does not fit what happened before it."""
+    """The call is not valid in the current state."""
 
 
 class TooFewError(GraphcollabError, ValueError):
-    """There are fewer samples, nodes, classes or values than needed."""
+    """There are fewer samples, nodes, classes or values than required."""
 
 
 class TooManyError(GraphcollabError, ValueError):
@@ -143,25 +143,25 @@ class TooManyError(GraphcollabError, ValueError):
 
 
 class UnknownError(GraphcollabError, ValueError, KeyError):
-    """A name is not known."""
+    """A name is unknown."""
 
 
 class UnsupportedError(GraphcollabError, ValueError, NotImplementedError):
-    """The combination is valid, but not supported."""
+    """The combination is valid but not supported."""
 
 
 class UntrustedError(GraphcollabError, ValueError):
-    """A file asks for code that loading never runs."""
+    """A file requests the execution of code, which loading never allows."""
 
 
 class VersionError(GraphcollabError, ValueError):
-    """The version of a package, a file or a protocol does not fit."""
+    """The version of a package, file or protocol is incompatible."""
 
 
 class GraphcollabWarning(UserWarning, RuntimeWarning):
     """A warning of the package, issued by `graphcollab._base.checks.issue`; its subject is as in `GraphcollabError`.
 
-    Its code is ``"no-effect"``, ``"quality"``, or that of an error that it would be elsewhere.
+    Its code is ``"no-effect"``, ``"quality"``, or the code of the corresponding error.
     """
 
     def __init__(self, code: str, subject: str, message: str) -> None:

@@ -1,4 +1,4 @@
-"""Packages that only some need, imported when they are first needed."""
+"""Optional packages, imported on first use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["import_extra"]
 
 
 def import_extra(name: str, who: str, extra: str) -> Any:
-    """Return the package ``name`` of an ``extra``; a MissingPackageError says ``who`` needs it and how to get it."""
+    """Import the package ``name`` of an ``extra``; a MissingPackageError says ``who`` needs it and how to get it."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

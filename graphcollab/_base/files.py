@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic file writes: a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ __all__ = [
     "write_whole",
 ]
 
-PART = ".part"  # how names of what is being written end
+PART = ".part"  # suffix of files being written
 _WRITES = True
 _FORMULA = re.compile(r"(?![+-]?[\d.]+(e[+-]?\d+)?$)(?![=+@-]+$)'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]", re.IGNORECASE)
-"""Text of cells that spreadsheets compute, and no number; one apostrophe more tells those that have one already."""
+"""Cell text, other than numbers, that spreadsheets evaluate; text with leading apostrophes gets one more."""
 
 
 @contextmanager
 def unwritten() -> Iterator[None]:
-    """Let `write_whole` write nothing, where another process writes the same."""
+    """Make `write_whole` write nothing, because another process writes the same files."""
     global _WRITES
     before, _WRITES = _WRITES, False
     try:
@@ -43,9 +43,9 @@ def unwritten() -> Iterator[None]:
 
 
 def write_whole(path: str | Path, content: bytes) -> Path:
-    """Write a file under a temporary name of its own, flush it to disk, then rename it into place.
+    """Write a file under a unique temporary name, flush it to disk, and rename it into place.
 
-    A symbolic link that stands at the path is replaced, not followed. Who may read the file is for the umask to say.
+    A symbolic link at the path is replaced, not followed. The umask determines the file's permissions.
     """
     path = Path(path)
     if not _WRITES:
@@ -67,7 +67,7 @@ def write_whole(path: str | Path, content: bytes) -> Path:
 
 
 def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[object]]) -> Path:
-    """Write a table as text with commas, whole or not at all; a FormatError refuses the name of a workbook."""
+    """Write a table as CSV, completely or not at all; a FormatError refuses file names of workbooks."""
     if Path(path).suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise FormatError(
             f"file {path}",
@@ -78,7 +78,7 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table as text with commas; text that spreadsheets would compute has an apostrophe before it."""
+    """Return a table as CSV text; an apostrophe precedes text that spreadsheets would evaluate."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(as_cell, header))
@@ -87,22 +87,22 @@ def csv_text(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def as_cell(value: object) -> object:
-    """Return what a cell holds; before text that a spreadsheet would take for a formula comes an apostrophe."""
+    """Return the content of a cell; an apostrophe precedes text that spreadsheets would take for a formula."""
     return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
 
 
 def of_cell(text: str) -> str:
-    """Return the text that `as_cell` has made a cell of."""
+    """Return the text of a cell written by `as_cell`."""
     return text[1:] if text.startswith("'") and _FORMULA.match(text[1:]) else text
 
 
 def own_name(path: Path) -> Path:
-    """Return a hidden name beside a path that nobody else writes under: ``.<name>.<16 random digits>.part``."""
+    """Return a unique hidden name beside a path: ``.<name>.<16 random digits>.part``."""
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}{PART}")
 
 
 def write_new(path: Path, content: bytes) -> None:
-    """Write a file, and flush it to disk; a FileExistsError if something is there, be it a link that leads nowhere."""
+    """Write a new file and flush it to disk; a FileExistsError if the path exists, even as a dangling link."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o666)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)
@@ -111,7 +111,7 @@ def write_new(path: Path, content: bytes) -> None:
 
 
 def flush_folder(folder: Path) -> None:
-    """Flush a folder's list of names to disk."""
+    """Flush a folder's directory entries to disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""`Finding`: something that was noticed, as a value; each medium renders it, and nobody parses its text."""
+"""`Finding`: an observation as a value, which every medium renders without parsing text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something noticed in the data or in a result.
+    """An observation about the data or a result.
 
     Args:
         code: The kind of finding, such as ``"sentinel"`` or ``"tells-target"``.
-        subject: What it is about, such as ``"column 'age'"`` or ``"site 'basel'"``.
-        message: The finding in one sentence, and what to do.
-        numbers: The figures in it, by name.
+        subject: Its subject, such as ``"column 'age'"`` or ``"site 'basel'"``.
+        message: The finding in one sentence, with a recommended action.
+        numbers: Its figures by name.
     """
 
     code: str

@@ -1,8 +1,8 @@
-"""Randomness that depends on what it is for, not on when it is drawn: a function of keys, (seed, node_id, round).
+"""Keyed randomness: random numbers are a function of keys, (seed, node_id, round), not of the order of draws.
 
-Nothing is drawn from a shared stream, so results do not change with the order of nodes, chunks, device or processes,
-and a resumed run needs no generator state. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number
-generators, OOPSLA 2014) is folded once per key, by NumPy, in a quarter of the time of PyTorch's signed integers.
+There is no shared stream, so results do not depend on the order of nodes, chunks, device or processes, and a resumed
+run needs no generator state. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA
+2014) is folded once per key, in NumPy, which takes a quarter of the time of PyTorch's signed integers.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["keyed_bits", "keyed_normal", "keyed_order", "keyed_seed", "keyed_uni
 _MASK = 2**64 - 1
 
 Bits: TypeAlias = "NDArray[np.uint64] | int"
-"""Unsigned 64-bit integers: an array of them, or one."""
+"""Unsigned 64-bit integers: an array, or a single one."""
 
 
 def _splitmix(x: Any) -> Any:
-    """Mix Python's integers, which have to be cut, or arrays, which overflow by themselves and are written to."""
+    """Mix Python integers, which are masked to 64 bits, or arrays, which wrap around and are modified in place."""
     if isinstance(x, int):
         x = (x + 0x9E3779B97F4A7C15) & _MASK
         x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
@@ -40,7 +40,7 @@ def _splitmix(x: Any) -> Any:
 
 
 def _mixed(keys: tuple[Tensor | int, ...]) -> Bits:
-    state: Any = 0  # as long as keys are integers it is one too: that is much faster than arrays of one number
+    state: Any = 0  # an integer as long as all keys are: much faster than arrays of one number
     for key in keys:
         if isinstance(key, Tensor) and key.dim():
             mixed = _splitmix(key.long().numpy().astype(np.uint64))
@@ -55,7 +55,7 @@ def _mixed(keys: tuple[Tensor | int, ...]) -> Bits:
 
 
 def keyed_bits(*keys: Tensor | int) -> Tensor:
-    """Return 64 random bits, int64, for the broadcast keys, integers or int64 tensors on the CPU; order matters."""
+    """Return 64 random bits, int64, for the broadcast keys: integers or int64 tensors on the CPU; order matters."""
     state = _mixed(keys)
     if isinstance(state, int):
         return torch.tensor(state - 2**64 if state >= 2**63 else state, dtype=torch.int64)
@@ -71,7 +71,7 @@ def keyed_uniform(*keys: Tensor | int) -> Tensor:
 
 
 def keyed_normal(*keys: Tensor | int) -> Tensor:
-    """Return float64 standard normal numbers for the broadcast keys (Box and Muller's transform)."""
+    """Return float64 standard normal numbers for the broadcast keys (Box-Muller transform)."""
     radius = torch.sqrt(-2.0 * torch.log1p(-keyed_uniform(*keys, 1)))
     return radius * torch.cos(2.0 * math.pi * keyed_uniform(*keys, 2))
 

@@ -1,4 +1,4 @@
-"""Packages that import what they export at first use (PEP 562), so that importing them does not import PyTorch."""
+"""Packages that import their exports on first use (PEP 562), so that importing them does not import PyTorch."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-IMPORTING = threading.RLock()  # libraries that import each other in circles are not for several threads at once
+IMPORTING = threading.RLock()  # circular imports of libraries are not safe in several threads at once
 
 
 class LazyPackage(ModuleType):
-    """A package whose exports are imported when they are read."""
+    """A package whose exports are imported on first access."""
 
     def __getattr__(self, name: str) -> Any:
         homes: dict[str, str] = self.__dict__["_homes"]
@@ -38,7 +38,7 @@ class LazyPackage(ModuleType):
 
 
 def make_lazy(package: str) -> list[str]:
-    """Return a package's ``__all__``: what its ``if TYPE_CHECKING:`` block imports ``as`` itself, which is now lazy."""
+    """Make a package lazy; return its ``__all__``: names that its ``if TYPE_CHECKING:`` imports ``as`` themselves."""
     module = sys.modules[package]
     homes: dict[str, str] = {}
     for block in ast.parse(Path(str(module.__file__)).read_text(encoding="utf-8")).body:

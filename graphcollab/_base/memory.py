@@ -1,4 +1,4 @@
-"""Memory: `new_rows` for models, which a round takes over from the round before; the heap; `used_up`."""
+"""Memory: `new_rows` for models, reused from round to round; heap thresholds; `used_up` for out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from graphcollab._base.errors import InvalidValueError
 
 __all__ = ["address", "keep_heap", "let_go", "new_rows", "used_up"]
 
-LEAST = 2**22  # bytes; PyTorch's own allocator has kept less from before, too
+LEAST = 2**22  # bytes; PyTorch's own allocator also keeps smaller blocks for reuse
 PAGE = 2**21  # bytes of a large page: sizes are multiples of it
-KEPT = 6  # free blocks of a size: as many as a round of meta-L2C, the most of all methods, needs beside the models
-TURNS = 64  # so many blocks are taken before free ones of a size that is not asked for are let go
-TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # what mallopt(3) calls them
+KEPT = 6  # free blocks per size: a round of meta-L2C, the most demanding method, needs as many beside the models
+TURNS = 64  # allocations after which free blocks of a size that is not requested are released
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameter numbers of mallopt(3)
 THRESHOLDS = "trim_threshold", "mmap_threshold"
 HEAP_KEPT = 2**28  # bytes: the activations of a thousand tokens in a small language model
-LARGEST_BLOCK = 2**25  # bytes, as large as glibc lets blocks be that come from its heap
+LARGEST_BLOCK = 2**25  # bytes, the maximum that glibc allows for blocks from its heap
 
 
 class _Free:
-    """Blocks that nobody sees, by size, and when one of that size was last asked for."""
+    """Unused blocks by size, and the turn in which each size was last requested."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, list[mmap.mmap]] = {}
@@ -64,10 +64,10 @@ _FREE = _Free()
 
 
 def address(values: Tensor) -> int:
-    """Return where a tensor's numbers lie, for a compiled kernel to read them there.
+    """Return the memory address of a tensor's data, for compiled kernels.
 
-    A ValueError refuses wrappers around other tensors, those of `torch.func` or a trace, freed storage, and lazily
-    negated ones, whose numbers do not lie there.
+    A ValueError refuses tensors whose numbers are not stored there: wrappers around other tensors, such as those of
+    `torch.func` or a trace, freed storage, and lazily negated tensors.
     """
     try:
         place = values.data_ptr()
@@ -83,22 +83,22 @@ def address(values: Tensor) -> int:
 
 
 def used_up(error: BaseException) -> bool:
-    """Tell whether an error, perhaps of another process, says that there is no memory left, on a CPU or a GPU."""
+    """Return whether an error, possibly of another process, reports that a CPU or GPU is out of memory."""
     words = "can't allocate memory", "Unable to allocate", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED"
     known = isinstance(error, MemoryError | torch.OutOfMemoryError)
     return known or (isinstance(error, RuntimeError) and any(word in str(error) for word in words))
 
 
 def let_go() -> None:
-    """Return to the system what nobody sees, and what still comes back of the same sizes: a run is over."""
+    """Return unused blocks to the system at the end of a run, and also blocks of these sizes that are freed later."""
     _FREE.let_go()
 
 
 def new_rows(like: Tensor, *shape: int) -> Tensor:
-    """Return an uninitialized tensor of a shape, with another one's number type and device.
+    """Return an uninitialized tensor of a given shape, with the number type and device of ``like``.
 
-    Large ones on the CPU lie in blocks that return here when the last view of one is gone: new memory would cost more
-    than the arithmetic on it, since the system clears every page at the first write.
+    Large tensors on the CPU use blocks that are recycled when the last view is gone: new memory would cost more than
+    the arithmetic on it, since the system clears every page on first write.
     """
     size = math.prod(shape) * like.element_size()
     if like.device.type != "cpu" or size < LEAST:
@@ -110,11 +110,11 @@ def new_rows(like: Tensor, *shape: int) -> Tensor:
 
 
 def keep_heap() -> None:
-    """Let the C library keep up to 256 MiB that are freed at the end of its heap, instead of 256 KiB or a little more.
+    """Let the C library keep up to 256 MiB freed at the end of its heap, instead of 256 KiB or slightly more.
 
-    glibc gives back what a step frees above that, and the next step gets it anew, page by page, each cleared: up to a
-    fifth of a CNN's step. Other C libraries, and thresholds that the user has set through the environment, are left
-    alone.
+    glibc returns memory above that threshold to the system after every step, and the next step gets it back page by
+    page, each cleared: up to a fifth of a CNN's step. Other C libraries, and thresholds that the user has set through
+    the environment, are left unchanged.
     """
     tunables = os.environ.get("GLIBC_TUNABLES", "")
     tuned = any(f"MALLOC_{name.upper()}_" in os.environ or f"malloc.{name}" in tunables for name in THRESHOLDS)

@@ -1,4 +1,4 @@
-"""Nodes by name or position, and names in messages."""
+"""Lookup of nodes by name or position, and formatting of names in messages."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ T = TypeVar("T")
 __all__ = ["ByName", "Node", "close", "few", "find_node", "find_nodes", "numbered", "setting"]
 
 Node: TypeAlias = int | str
-"""A node, by its name or its position among all, counted from 0; where all names are whole numbers, a number is a name.
+"""A node by name or by position, counted from 0; if all names are whole numbers, a number is always a name.
 
-So sites that a column calls 1, 2, 3 are asked for as 1, 2, 3, and never by position.
+Sites named 1, 2, 3 in a column are therefore addressed as 1, 2, 3, and never by position.
 """
 
 SAME = {
@@ -30,16 +30,16 @@ SAME = {
     "features": "columns",
     "label": "target",
     "groups": "group",
-}  # what others call what we call so
-SHOWN = 8  # names in a message at most
-LONG = 60  # letters of what is no name in a message at most
+}  # common synonyms of our names
+SHOWN = 8  # maximum number of names in a message
+LONG = 60  # maximum number of characters shown of an invalid name
 
 
 def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
-    """Return a node's position; where all names are whole numbers, a number is a name and never a position (`Node`).
+    """Return a node's position; if all names are whole numbers, a number is a name and never a position (`Node`).
 
-    An UnknownError has the names most like it. A number that is one node's name and another's position, where not all
-    names are numbers, is an AmbiguousError.
+    An UnknownError suggests the most similar names. If not all names are numbers, a number that is the name of one node
+    and the position of another raises an AmbiguousError.
     """
     if isinstance(node, str):
         if node in names:
@@ -87,20 +87,20 @@ def find_nodes(nodes: Iterable[Node], names: Sequence[str]) -> list[int]:
             return place[name]
         if type(node) is int and not are_numbers and 0 <= node < len(names) and place.get(str(node), node) == node:
             return node
-        return find_node(node, names)  # which says what is wrong
+        return find_node(node, names)  # raises the specific error
 
     return [find(node) for node in nodes]
 
 
 def numbered(names: Sequence[str]) -> bool:
-    """Tell whether all names are whole numbers, as those of sites in a column of numbers."""
+    """Return whether all names are whole numbers, like site names from a numeric column."""
     return all(name.removeprefix("-").isdecimal() for name in names)
 
 
 def close(name: str, names: Iterable[str], most: int = 3) -> str:
-    """Ask whether the names most like a name were meant, whatever their case; nothing where none is like it.
+    """Return a question that suggests the most similar names, ignoring case; empty if there are none.
 
-    Names that begin as the given one does come first, and those that end as it does last.
+    A known synonym comes first, then names that start with the given one, similar names, and names that end with it.
     """
     known = list(names)
     begin = [one for one in known if len(name) > 2 and one.lower().startswith(name.strip().lower())]
@@ -112,13 +112,13 @@ def close(name: str, names: Iterable[str], most: int = 3) -> str:
 
 
 AS_OPTIONS: ContextVar[bool] = ContextVar("as_options", default=False)
-"""Whether messages are read at the command line, which sets it."""
+"""Whether messages are for the command line; set by the command line itself."""
 
 
 def setting(**given: Any) -> str:
-    """Write a setting as the reader would give it: as an argument, or quoted as an option of the command line.
+    """Format a setting as the reader would write it: as an argument, or quoted as a command-line option.
 
-    A value of ``...`` leaves open which it is.
+    A value of ``...`` leaves the value open.
 
     Example:
         >>> setting(leave_out=["patient no"])
@@ -133,12 +133,12 @@ def setting(**given: Any) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Names are in quotation marks where one of them has a comma."""
+    """List names, quoted if one of them contains a comma."""
     return few([*map(repr, names)] if any("," in name for name in names) else names)
 
 
 class ByName(dict[str, T]):
-    """Things by name; an unknown name is an `UnknownError` that says which it is most like, and which there are."""
+    """A dict by name; an unknown name raises an `UnknownError` that suggests similar names and lists the known."""
 
     def __missing__(self, name: str) -> T:
         hint = close(str(name), self)
@@ -147,6 +147,6 @@ class ByName(dict[str, T]):
 
 
 def few(names: Sequence[str], between: str = ", ") -> str:
-    """List names, or the first of many."""
+    """List names, or the first ones and their number if there are many."""
     shown = between.join(map(str, names[:SHOWN]))
     return shown if len(names) <= SHOWN else f"{shown}{between}… ({len(names)} in all)"

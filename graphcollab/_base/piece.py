@@ -1,4 +1,4 @@
-"""`Piece`: the base of everything a method is made of; `Field`: what a piece keeps in the ``Data``."""
+"""`Piece`: the base class of all building blocks of a method; `Field`: a declared entry of the ``Data``."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge"
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
 Audience: TypeAlias = Literal["public", "owner", "receiver", "ends", "parts"]
 Reader: TypeAlias = Literal["listeners", "coordinator", "everybody"]
-"""Who reads what a site tells in a run between sites."""
+"""Recipients of what a site discloses in a run between sites."""
 Readers: TypeAlias = Mapping[Reader, str]
-"""What leaves a site, in words, by who reads it."""
+"""Descriptions of what leaves a site, by recipient."""
 Origin: TypeAlias = Literal["fixed", "computed", "learned", "kept"]
-"""Where the weights of edges come from."""
+"""Origin of the edge weights."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """Something that a piece keeps in the ``Data``; a name that ends in ``*`` stands for all that begin so.
+    """Declaration of an entry that a piece keeps in the ``Data``; a name that ends in ``*`` covers all with its prefix.
 
-    A lifetime of a ``"round"`` ends when the next one begins (of rows of models, with their own), of a ``"phase"`` with
-    it unless the next one's pieces declare the field too. ``known_to`` is ``"public"``, the ``"owner"`` of a node, the
-    ``"receiver"`` of an edge or both ``"ends"``; in ``"parts"``, every process has a part of the sum. Kinds are
-    `Stacks` (``"models"``), other ``"rows"``, ``"per_sample"``, ``"per_node"`` [K], ``"per_edge"`` [E], edges of its
-    own (``"relation"``), a ``"scalar"``, and parameters that belong to all (``"replicated"``).
+    A ``"round"`` lifetime ends when the next round begins (for models and rows, with the round itself); a ``"phase"``
+    lifetime ends with the phase unless the next phase's pieces also declare the field. ``known_to`` is ``"public"``,
+    the ``"owner"`` of a node, the ``"receiver"`` of an edge or both ``"ends"``; with ``"parts"``, every process holds a
+    part of the sum. Kinds are `Stacks` (``"models"``), other ``"rows"``, ``"per_sample"``, ``"per_node"`` [K],
+    ``"per_edge"`` [E], separate edges (``"relation"``), a ``"scalar"``, and parameters common to all
+    (``"replicated"``).
     """
 
     name: str
@@ -43,55 +44,55 @@ class Field:
     known_to: Audience = "public"
 
     def covers(self, name: str) -> bool:
-        """Tell whether this is the declaration of a field of that name."""
+        """Return whether this declaration covers the entry of that name."""
         return name == self.name or (self.name.endswith("*") and name.startswith(self.name[:-1]))
 
 
 TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is told all of them", "round")
-"""The weights of all edges, for what everybody has to know of them."""
+"""The weights of all edges, if every process has to know all of them."""
 ALONE = Field("alone", "per_node", "mask: who also trains a model that hears nobody, to compare with", known_to="owner")
-"""Nodes that also train a model alone."""
+"""Mask of the nodes that also train a model alone."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece of a method: settings, checked against their annotations, and what it keeps from round to round.
+    """Building block of a method: settings, checked against their annotations, and declared state.
 
-    A subclass is a frozen dataclass whose fields are settings. It declares what it writes to the ``Data`` in `keeps`,
-    and writes nothing else; `travels` says what leaves a node because of it. Pieces may hold other pieces.
+    A subclass is a frozen dataclass whose fields are settings. It declares in `keeps` what it writes to the ``Data``,
+    and writes nothing else; `travels` states what leaves a node because of it. Pieces may hold other pieces.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = ()
-    """What it writes to the ``Data``."""
+    """Entries that the piece writes to the ``Data``."""
     travels: ClassVar[str] = ""
-    """What leaves a node because of it, for the table of bytes."""
+    """What leaves a node because of the piece, for the table of bytes."""
     shared: ClassVar[tuple[str, ...]] = ()
-    """Settings that must be the same in all pieces of a method, as the exchange has them: ``part``, ``buffers``."""
+    """Settings that must equal those of the exchange in all pieces of a method: ``part``, ``buffers``."""
     purpose: ClassVar[str] = "to work"
-    """What it needs the samples of `needs` for, for messages."""
+    """Purpose of the samples required by `needs`, for messages."""
     embeds: ClassVar[bool] = False
-    """Whether it reads latents, which models must have then (`SplitModel` does)."""
+    """Whether the piece reads latents, which requires models that return them (such as `SplitModel`)."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     @property
     def told(self) -> Readers:
-        """What a site tells others because of it, in a run between sites, by who reads it.
+        """What a site discloses because of the piece in a run between sites, by recipient.
 
-        ``"listeners"`` are sites that may hear it along edges; the ``"coordinator"`` adds up what sites send and tells
-        all the sum; or ``"everybody"``.
+        ``"listeners"`` are the sites that may hear it along edges; the ``"coordinator"`` adds up what sites send and
+        returns the sum to all; the third recipient is ``"everybody"``.
         """
         return {}
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Splits that every node must have samples in."""
+        """Splits in which every node must have samples."""
         return ()
 
     @property
     def along_edges(self) -> bool:
-        """Whether models travel along the graph's edges, rather than through a server or not at all."""
+        """Whether models travel along the graph's edges, as opposed to through a server or not at all."""
         return False
 
     @property
@@ -101,16 +102,16 @@ class Piece:
 
     @property
     def agrees(self) -> Mapping[str, object]:
-        """The settings that are `shared`, and their values."""
+        """The `shared` settings and their values."""
         return {name: getattr(self, name) for name in self.shared}
 
     @property
     def given(self) -> Mapping[str, Tensor]:
-        """What it was given to start from and its text does not show, so that another run is told from this one."""
+        """Initial values that ``repr`` does not show, for telling this run from another."""
         return {}
 
     def walk(self) -> Iterator[Piece]:
-        """Yield the piece and all that it holds."""
+        """Yield the piece and all pieces that it holds."""
         yield self
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
@@ -118,5 +119,5 @@ class Piece:
                 yield from value.walk()
 
     def init(self, data: Data, env: Any) -> Data:
-        """Return the data with what the piece keeps, before the first round of a phase; ``env`` is an `Env`."""
+        """Initialize the piece's entries before the first round of a phase and return the data; ``env`` is an `Env`."""
         return data

@@ -1,4 +1,4 @@
-"""What annotations of settings allow beyond their types, ranges of numbers and names, and how errors say it."""
+"""Constraints in annotations of settings, such as ranges of numbers and known names, and their descriptions."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-MOST = 2**63  #: Whole numbers are smaller than this: they have 64 bits.
+MOST = 2**63  #: Exclusive upper bound of whole numbers, which have 64 bits.
 
 
 @dataclass(frozen=True)
 class Real:
-    """Range of an ``Annotated[float, Real(...)]``; ``least`` and ``most`` are in it, ``above`` and ``below`` not."""
+    """Range of ``Annotated[float, Real(...)]``: ``least`` and ``most`` are inclusive, ``above`` and ``below`` not."""
 
     least: float = -math.inf
     above: float = -math.inf
@@ -33,13 +33,13 @@ class Real:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Says of an ``Annotated[str, Known(...)]`` that it is a key of a mapping, which may have more of them later."""
+    """Requires that an ``Annotated[str, Known(...)]`` is a key of a mapping, to which keys may be added later."""
 
     names: Mapping[str, Any]
 
 
 def literals_of(annotation: Any) -> list[Any]:
-    """Return the values that an annotation lists, by a ``Literal`` or `Known` names."""
+    """Return the values that an annotation lists through a ``Literal`` or `Known` names."""
     args = typing.get_args(annotation)
     if typing.get_origin(annotation) is Literal:
         return list(args)
@@ -47,7 +47,7 @@ def literals_of(annotation: Any) -> list[Any]:
 
 
 def bounds_of(annotation: Any) -> range | Real | None:
-    """Return the range of numbers that an annotation gives, if it gives one."""
+    """Return the range of numbers in an annotation, or None."""
     if annotation in (int, float):
         return range(-MOST, MOST) if annotation is int else Real()
     said = typing.get_args(annotation)[1:] if typing.get_origin(annotation) is Annotated else ()
@@ -55,7 +55,7 @@ def bounds_of(annotation: Any) -> range | Real | None:
 
 
 def is_in(bounds: range | Real, value: Any) -> bool:
-    """Tell whether a value is a number within bounds."""
+    """Return whether a value is a number within bounds."""
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         return False
     if isinstance(bounds, range):
@@ -70,16 +70,16 @@ def is_in(bounds: range | Real, value: Any) -> bool:
 
 
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Characters that a terminal or browser obeys: control characters, and those that change the direction of text."""
+"""Characters that terminals or browsers interpret: control characters, and those that change text direction."""
 
 
 def printable(text: str) -> str:
-    """Return a text with escapes for control characters; newlines and tabs stay."""
+    """Return a text with control characters escaped, except newlines and tabs."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def describe(annotation: Any) -> str:
-    """Return what an annotation allows: its range, the values that it lists, its own words, or its type."""
+    """Describe what an annotation allows: its range, its listed values, its own text, or its type."""
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
     bounds = bounds_of(annotation)
     if isinstance(bounds, range):

@@ -1,4 +1,4 @@
-"""Settings are checked when they are given, by what their annotations say."""
+"""Validation of settings against their annotations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 
 class SettingError(InvalidValueError):
-    """A setting ``subject`` with a ``value`` that is not ``what`` it must be; the hint says what else helps."""
+    """The setting ``subject`` has a ``value`` other than ``what`` is required; ``hint`` adds advice."""
 
     def __init__(self, subject: str, what: str, value: object, hint: str = "") -> None:
         shown = repr(value)
@@ -63,24 +63,24 @@ class SettingError(InvalidValueError):
 
 Count: TypeAlias = Annotated[int, range(1, MOST)]  #: A whole number of at least 1.
 Natural: TypeAlias = Annotated[int, range(MOST)]  #: A whole number of at least 0.
-Seed: TypeAlias = Annotated[int, range(-MOST, MOST)]  #: A whole number, negative ones included.
+Seed: TypeAlias = Annotated[int, range(-MOST, MOST)]  #: A whole number, possibly negative.
 Finite: TypeAlias = Annotated[float, Real()]  #: Any finite number.
 Positive: TypeAlias = Annotated[float, Real(above=0)]  #: A finite number above 0.
 NonNegative: TypeAlias = Annotated[float, Real(least=0)]  #: A finite number of at least 0.
-Share: TypeAlias = Annotated[float, Real(above=0, most=1)]  #: Some, or all: above 0, and at most 1.
-Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]  #: None, some or all: from 0 to 1.
-Momentum: TypeAlias = Annotated[float, Real(least=0, below=1)]  #: From 0 to below 1.
+Share: TypeAlias = Annotated[float, Real(above=0, most=1)]  #: A nonzero share: above 0 and at most 1.
+Fraction: TypeAlias = Annotated[float, Real(least=0, most=1)]  #: A share from 0 to 1, both included.
+Momentum: TypeAlias = Annotated[float, Real(least=0, below=1)]  #: At least 0 and below 1.
 Buffers: TypeAlias = Literal["keep", "average"]
-"""Buffers (running statistics) stay with their node, or are averaged with the models."""
+"""Whether buffers (running statistics) stay at their node or are averaged with the models."""
 Incomplete: TypeAlias = Literal["refuse", "average"]
-"""What a server does where connected nodes may not all hear each other."""
+"""What a server does if connected nodes may not all hear each other."""
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """Make a function check its arguments against their annotations before it does anything.
+    """Make a function check its arguments against their annotations before it runs.
 
-    A `SettingError` names the argument that is not what its annotation says, and an `InvalidTypeError`, where there is
-    no such argument, the nearest.
+    A `SettingError` names an argument that violates its annotation; for an unknown argument, an `InvalidTypeError`
+    suggests the nearest.
     """
     signature = inspect.signature(function)
     known = signature.parameters
@@ -111,7 +111,7 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a `checked` function's settings, by default or as given, checked as a call would check them."""
+    """Return the settings of a `checked` function, given or default, checked as in a call."""
     known, hints = inspect.signature(function).parameters, _hints(function)
     takes = [name for name in {**known, **hints} if name not in ("self", "cls", "return", "kwargs")]
     for name in given:
@@ -122,7 +122,7 @@ def settings_of(function: Callable[..., Any], given: Mapping[str, Any]) -> dict[
 
 
 def unknown_argument(function: str, name: str, takes: Iterable[str]) -> str:
-    """Say that a function has no such argument, and which was meant, or which it takes."""
+    """Return a message about an unknown argument that suggests the nearest, or lists all that the function takes."""
     hint = close(name, takes := list(takes), 1).rstrip() or f"it takes {', '.join(takes)}"
     return f"{function}() has no argument {name!r}; {hint}"
 
@@ -137,12 +137,13 @@ def check_settings(settings: Any) -> None:
 
 
 def check_setting(name: str, annotation: Any, value: Any) -> Any:
-    """Return a value that is what an annotation says; numbers of NumPy and tensors of one number become Python's.
+    """Return a value that matches an annotation; NumPy numbers and tensors of one number become Python numbers.
 
     Annotations are types, ``float`` with a `Real` or ``int`` with a ``range``, ``Literal``, ``str`` with `Known` names,
-    unions and collections of these. Otherwise a `SettingError` says what the type's ``come_by``, if any, says.
+    unions and collections of these. A `SettingError` refuses other values, with the type's ``come_by``, if any, as
+    hint.
     """
-    for one in (_plain(value), value):  # as it is where a tensor is asked for
+    for one in (_plain(value), value):  # unconverted if a tensor is required
         if _holds(annotation, one):
             return one
     hint = close(value, _literals(annotation), 1) if isinstance(value, str) else ""
@@ -162,7 +163,7 @@ _PLAIN = {bool, float, int, str, type(None)}
 
 
 def _plain(value: Any) -> Any:
-    """Return numbers of any kind as Python's, also inside of tuples and mappings; anything else as it is."""
+    """Return numbers of any kind as Python numbers, also inside tuples and mappings; anything else unchanged."""
     if type(value) is tuple:
         return value if set(map(type, value)) <= _PLAIN else tuple(map(_plain, value))
     if type(value) is dict:
@@ -172,14 +173,14 @@ def _plain(value: Any) -> Any:
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # an array or a tensor without axes
         one = value.item()
         return one if isinstance(one, int | float) else value
-    if not isinstance(value, int | float) and isinstance(value, numbers.Real):  # such as a Fraction
+    if not isinstance(value, int | float) and isinstance(value, numbers.Real):  # for example a Fraction
         with contextlib.suppress(OverflowError):
             return float(value)
     return value
 
 
 def look_up(kind: str, name: str, known: Mapping[str, R], also: str = "") -> R:
-    """Return what is known by a name; an `UnknownError` has the nearest, all that are known, and ``also``."""
+    """Look up a name; an `UnknownError` suggests the nearest and lists all known names and ``also``."""
     if name not in known:
         near = close(str(name).replace("-", "_"), known, 1)
         raise UnknownError(kind, f"unknown {kind} {name!r}; {near}Known: {', '.join(known)}{also}")
@@ -217,14 +218,14 @@ def _holds(annotation: Any, value: Any) -> bool:
     if isinstance(origin, type) and issubclass(origin, collections.abc.Mapping):
         return isinstance(value, origin) and all(_holds(args[0], k) and _holds(args[1], v) for k, v in value.items())
     if origin is collections.abc.Iterable and isinstance(value, collections.abc.Iterator):
-        return True  # a look at its entries would use them up
+        return True  # checking its entries would consume them
     if isinstance(origin, type) and issubclass(origin, collections.abc.Iterable):
         countable = isinstance(value, origin) and not isinstance(value, str | bytes) and getattr(value, "ndim", 1) > 0
         return countable and _all_hold(args[0], value)
     if origin is type:
         return isinstance(value, type) and issubclass(value, args)
-    kind = origin or annotation  # of Dataset[Any], Dataset
-    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)  # variables of types are no classes
+    kind = origin or annotation  # Dataset for Dataset[Any]
+    return kind is Any or not isinstance(kind, type) or isinstance(value, kind)  # type variables are not classes
 
 
 def _all_hold(annotation: Any, values: Iterable[Any]) -> bool:

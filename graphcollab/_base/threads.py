@@ -1,4 +1,4 @@
-"""CPU threads: each thread's own number of them, and work that is shared without waiting for each other."""
+"""CPU threads: the number of threads used by each thread, and parallel work without synchronization per operation."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["same_threads", "share", "threads_here"]
 T = TypeVar("T")
 
 _SETTING = threading.Lock()
-_WORKERS: list[ThreadPoolExecutor] = []  # one, once there is work for it; none after a fork
+_WORKERS: list[ThreadPoolExecutor] = []  # at most one, created on first use; none after a fork
 
 
 def threads_here() -> int:
-    """Return how many threads this thread computes with."""
+    """Return the number of threads with which this thread computes."""
     with _SETTING:
         return torch.get_num_threads()
 
 
 @contextmanager
 def same_threads(count: int) -> Iterator[None]:
-    """Compute with a number of threads, in the calling thread only, so that a resumed run repeats its sums.
+    """Set the number of threads for the calling thread only, so that a resumed run reproduces its sums.
 
-    PyTorch keeps the number per thread, but threads that begin take over what was set last anywhere: they shall find
-    what the caller had.
+    PyTorch keeps the number per thread, but new threads inherit the value set last anywhere; they get the caller's
+    previous value.
     """
     with _SETTING:
         now = torch.get_num_threads()
@@ -44,7 +44,7 @@ def same_threads(count: int) -> Iterator[None]:
 
 
 def _set_here(count: int, elsewhere: int) -> None:
-    """Set the number of threads of this thread, and what threads that begin find."""
+    """Set the number of threads of this thread, and the value inherited by new threads."""
     if count == elsewhere or count > (os.cpu_count() or 1):
         return
     torch.set_num_threads(count)
@@ -54,14 +54,14 @@ def _set_here(count: int, elsewhere: int) -> None:
 
 
 def share(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Do some work for every item, in as many threads at a time as the caller computes with, each of them alone.
+    """Process every item in parallel, in as many threads as the caller computes with, each single-threaded.
 
-    Where another process takes a core away, the work then waits for one item at most, not in every operation. Items
-    write to places of their own, so results do not depend on the number of threads; nothing is differentiated. An
-    error, or the caller's interrupt, is raised only once no thread is at work: what items write to may be somebody
-    else's afterwards.
+    If another process occupies a core, the work therefore waits for at most one item rather than in every operation.
+    Items write to separate memory, so results do not depend on the number of threads; gradients are disabled. An error,
+    or an interrupt of the caller, is raised only after all threads have stopped, since the memory may be reused
+    afterwards.
     """
-    count, left = min(threads_here(), len(items)), iter(items)  # shared: an item is taken by one thread only
+    count, left = min(threads_here(), len(items)), iter(items)  # shared: each item goes to one thread only
     over = threading.Event()
 
     def take() -> None:
@@ -90,7 +90,7 @@ def share(work: Callable[[T], None], items: Sequence[T]) -> None:
 
 
 def _outlast(taken: Sequence[Future[None]]) -> None:
-    """Wait until all are done, whoever interrupts that: an interrupt that comes meanwhile is raised afterwards."""
+    """Wait until all are done despite interrupts; an interrupt in the meantime is raised afterwards."""
     try:
         wait(taken)
     except BaseException:

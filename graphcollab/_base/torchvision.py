@@ -1,8 +1,8 @@
-"""The one place where graphcollab imports torchvision.
+"""The only module of graphcollab that imports torchvision.
 
-PyPI's wheel is built for CUDA. Beside a CPU-only PyTorch its compiled extension cannot be loaded, which it tolerates,
-but on import it attaches shape rules to the extension's operators ``nms`` and ``qnms`` and fails. Declaring these,
-without implementations, is enough: datasets and classifiers do not call them.
+The wheel on PyPI is built for CUDA. With a CPU-only PyTorch its compiled extension cannot be loaded, which torchvision
+tolerates, but on import it attaches shape rules to the extension's operators ``nms`` and ``qnms`` and fails. Declaring
+these operators without implementations is sufficient: datasets and classifiers do not call them.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _declared: list[torch.library.Library] = []  # a declaration lasts as long as it
 
 
 def torchvision_datasets() -> ModuleType:
-    """Return ``torchvision.datasets``, imported on first use; a MissingPackageError says how to get it."""
+    """Return ``torchvision.datasets``, imported on first use; a MissingPackageError says how to install it."""
     return _import("torchvision.datasets", "this dataset is read by torchvision")
 
 
 def torchvision_models() -> ModuleType:
-    """Return ``torchvision.models``, imported on first use; a MissingPackageError says how to get it."""
+    """Return ``torchvision.models``, imported on first use; a MissingPackageError says how to install it."""
     return _import("torchvision.models", "this network is torchvision's")
 
 

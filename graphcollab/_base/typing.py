@@ -1,4 +1,4 @@
-"""`Embedded`: what models that can be split return."""
+"""`Embedded`: the output of models that can be split."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Embedded"]
 
 
 class Embedded(NamedTuple):
-    """What ``forward(inputs, embed=True)`` returns: the head's logits [B, C], of the backbone's latent [B, d_z].
+    """Output of ``forward(inputs, embed=True)``: the head's logits, [B, C], for the backbone's latent, [B, d_z].
 
     Contrastive losses compare the projection, [B, d_p].
     """

@@ -1,6 +1,6 @@
-"""Language models as nodes' models: adapters over one frozen base, and tasks of text.
+"""Language models at the nodes: adapters over one frozen base model, and text tasks.
 
-It needs transformers and PEFT, ``pip install 'graphcollab[llm]'``, which are imported when they are first used.
+Requires transformers and PEFT, ``pip install 'graphcollab[llm]'``; both are imported on first use.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Adapters of all nodes as folders that PEFT loads, and models made of them."""
+"""Save the adapters of all nodes as folders that PEFT loads, and load them as models."""
 
 from __future__ import annotations
 
@@ -28,22 +28,23 @@ if TYPE_CHECKING:
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 KIND, VERSION = "graphcollab-adapter", 2
-UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in the name of a folder, on one system or another
+UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in folder names, on one system or another
 
 
 def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
-    """Write every node's adapters into a folder of its own, which ``peft.PeftModel.from_pretrained`` loads.
+    """Write the adapters of every node to its own folder, which ``peft.PeftModel.from_pretrained`` loads.
 
-    Saved are the models that nodes are judged by: ``adapter_config.json``, ``adapter_model.safetensors`` and
-    ``manifest.json``, with the base's checksum; not the base. Adapters in the folder are replaced, all or none. In a
-    run of several processes all of them call it, and the first writes; between sites each writes its own.
+    Saves the models by which nodes are judged: ``adapter_config.json``, ``adapter_model.safetensors`` and
+    ``manifest.json``, which holds the checksum of the base. The base itself is not saved. Replaces existing adapters in
+    the folder, all or none. In a run of several processes all of them call this function, and the main process writes;
+    between sites each site writes its own.
 
     Args:
-        result: What ``run`` returned, of nodes with a `LanguageModel`.
-        folder: Where the nodes' folders are put, each under the node's name.
+        result: Result of ``run`` for nodes with a `LanguageModel`.
+        folder: Parent of the node folders, which have the nodes' names.
 
     Returns:
-        The folders by the nodes' names.
+        The folders by node name.
 
     Raises:
         TypeError: If a node has another model.
@@ -73,17 +74,17 @@ def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
 def load_adapter(
     base: Base, folder: str | Path, share: Share | None = None, checkpointing: bool = False
 ) -> LanguageModel:
-    """Return a model with the adapters that `save_adapters` has written for a node, to train on or to predict with.
+    """Load a node's adapters, written by `save_adapters`, as a model for further training or prediction.
 
     Args:
-        base: The base that they were trained over, not changed: a model of transformers, its folder or name on a hub.
+        base: The base of the adapters, which is not modified: a transformers model, its folder, or its name on a hub.
         folder: The node's folder.
-        share: Which matrices are shared, see `LanguageModel`. Default: as when they were trained.
+        share: The shared matrices, see `LanguageModel`. Default: those shared in training.
         checkpointing: See `LanguageModel`.
 
     Raises:
         FileNotFoundError: If the folder holds no adapters.
-        ValueError: If they were trained over other weights, or the folder is damaged.
+        ValueError: If the adapters were trained over other weights, or the folder is damaged.
     """
     folder = Path(folder)
     told = _read_about(folder)
@@ -96,14 +97,14 @@ def load_adapter(
 
 
 def base_checksum(model: nn.Module) -> str:
-    """Return the checksum (BLAKE2b) of a base's weights, in single precision; the same with adapters and without.
+    """Return the checksum (BLAKE2b) of a base's weights in single precision, with or without adapters.
 
-    So a base that was stored in half precision has one checksum, in whichever precision it is loaded. The head of a
-    classifier is not part of it, since it is trained with the adapters; nor are weights that `build_lora` or
-    `load_adapter` did not find in the folder that they loaded, and drew anew.
+    A base stored in half precision therefore has the same checksum in whichever precision it is loaded. The checksum
+    excludes the head of a classifier, which is trained with the adapters, and weights that `build_lora` or
+    `load_adapter` did not find in the loaded folder and initialized at random.
 
     Args:
-        model: A model of transformers, a ``peft.PeftModel`` or a `LanguageModel`.
+        model: A transformers model, a ``peft.PeftModel`` or a `LanguageModel`.
     """
     base: Any = model.model if isinstance(model, LanguageModel) else model
     if hasattr(base, "get_base_model"):
@@ -125,7 +126,7 @@ def _require_base(model: Any, told: dict[str, Any], folder: Path) -> None:
 
 
 def _write_all(part: Path, result: Result, stacks: Any, names: list[str]) -> None:
-    """Write the adapters of nodes into folders below one that nobody knows yet."""
+    """Write the adapters of some nodes to folders below ``part``, which is not yet visible under its final name."""
     modules: list[Any] = [copy_module(module).eval() for module in result.modules]
     about = [_about(module) for module in modules]
     for name in names:

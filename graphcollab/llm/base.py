@@ -1,6 +1,6 @@
-"""Base models of transformers: what they are for, their layers, and copies that share their weights.
+"""Base models of transformers: their kind, their layers, and copies that share their weights.
 
-The one place where graphcollab imports transformers and PEFT, each when it is first needed.
+The only module of graphcollab that imports transformers and PEFT, each on first use.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ from graphcollab._base.errors import (
 from graphcollab._base.extras import import_extra
 from graphcollab._base.torchvision import torchvision_datasets
 
-DRAWN = "_modules_drawn"  # attribute of a loaded classifier: names of the modules whose weights were in no file
+DRAWN = "_modules_drawn"  # attribute of a loaded classifier: names of modules whose weights were in no file
 KINDS = {
     "causal": "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "classification": "MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING_NAMES",
 }
 
-torchvision_datasets()  # transformers imports torchvision, which beside some builds of PyTorch is possible only now
+torchvision_datasets()  # transformers imports torchvision, which some builds of PyTorch allow only after this call
 
 
 def transformers() -> Any:
-    """Return the package ``transformers``; a ModuleNotFoundError says how to get it."""
+    """Return the package ``transformers``; a ModuleNotFoundError says how to install it."""
     return import_extra("transformers", "language models", "llm")
 
 
 def peft() -> Any:
-    """Return the package ``peft``; a ModuleNotFoundError says how to get it."""
+    """Return the package ``peft``; a ModuleNotFoundError says how to install it."""
     transformers()
     return import_extra("peft", "language models", "llm")
 
 
 def kind_of(base: nn.Module) -> Literal["causal", "classification"]:
-    """Return what a transformers model is for: next tokens, or classes of texts; a TypeError for any other model."""
+    """Return the kind of a transformers model: causal or text classification; a TypeError for any other model."""
     known = transformers().models.auto.modeling_auto
     classes = {one.__name__ for one in type(base).__mro__}
     for kind, mapping in KINDS.items():
-        entries = getattr(known, mapping).values()  # names, some of them several in a tuple
+        entries = getattr(known, mapping).values()  # class names, or tuples of them
         if classes & {name for one in entries for name in ([one] if isinstance(one, str) else one)}:
             return kind  # type: ignore[return-value]
     raise InvalidTypeError(
@@ -59,7 +59,7 @@ def kind_of(base: nn.Module) -> Literal["causal", "classification"]:
 
 
 def require_causal(base: Any) -> None:
-    """Refuse a model whose prediction after a token depends on the next one: its loss would be low for no merit."""
+    """Refuse a model whose prediction after a token depends on the next token: its low loss would mean nothing."""
     device = base.get_input_embeddings().weight.device
     training = base.training
     base.eval()
@@ -76,7 +76,7 @@ def require_causal(base: Any) -> None:
 
 
 def require_padding(base: Any) -> None:
-    """Refuse a classifier whose answer depends on padding behind a text: wrong classes for texts of unequal lengths."""
+    """Refuse a classifier whose output depends on trailing padding: texts of unequal lengths would be misclassified."""
     padding, end = (getattr(base.config.get_text_config(), f"{which}_token_id", None) for which in ("pad", "eos"))
     known = len(base.get_input_embeddings().weight)
     if padding is not None and not 0 <= padding < known:
@@ -85,18 +85,18 @@ def require_padding(base: Any) -> None:
             f"the padding token of {type(base).__name__}, {padding}, is outside of its vocabulary of {known}: set "
             "model.config.pad_token_id to one that it has, or call model.resize_token_embeddings(len(tokenizer)) first",
         )
-    free = [token for token in range(4) if token not in (padding, end)] * 3  # some have no way with very short texts
+    free = [token for token in range(4) if token not in (padding, end)] * 3  # some cannot process very short texts
     last = [end] if isinstance(end, int) and end < known else []  # which some look for
     training = base.training
     base.eval()
-    with torch.no_grad():  # one text at a time, since without padding some refuse several
+    with torch.no_grad():  # one text at a time: without a padding token some refuse batches
         alone, padded = (
             torch.cat([_logits(base, [*some, *last], more) for some in (free, free[::-1])])
             for more in ([], [padding or 0])
         )
     base.train(training)
     if float((padded - alone).abs().max()) <= torch.finfo(alone.dtype).eps ** 0.5 * float(alone.abs().max()):
-        return  # but for rounding
+        return  # equal up to rounding
     if padding is None:
         raise MissingError(
             "pad_token_id",
@@ -111,7 +111,7 @@ def require_padding(base: Any) -> None:
 
 
 def _logits(base: Any, text: list[int], padding: list[int]) -> Tensor:
-    """Return the logits [1, C] of a text with padding behind it."""
+    """Return the logits [1, C] of a text followed by padding."""
     device = base.get_input_embeddings().weight.device
     there = torch.tensor([[1] * len(text) + [0] * len(padding)], device=device)
     logits: Tensor = base(input_ids=torch.tensor([[*text, *padding]], device=device), attention_mask=there).logits
@@ -119,23 +119,23 @@ def _logits(base: Any, text: list[int], padding: list[int]) -> Tensor:
 
 
 def shared_copy(base: nn.Module) -> nn.Module:
-    """Return a copy of a model whose weights are frozen and lie in the same memory, so that layers can be exchanged."""
+    """Return a copy of a model with frozen weights in the same memory, so that its layers can be replaced."""
     known: dict[int, Any] = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in base.parameters()}
     known |= {id(buffer): buffer for buffer in base.buffers()}
     return copy.deepcopy(base, known)
 
 
 def head_of(base: Any) -> list[str]:
-    """Return the names of the modules of a classifier that are new: those behind its body, and what was drawn anew."""
+    """Return the names of a classifier's new modules: those behind its body, and randomly initialized ones."""
     body = base.base_model
     behind = [name for name, child in base.named_children() if child is not body and [*child.parameters()]]
     return [*behind, *(name for name in getattr(base, DRAWN, ()) if name.split(".")[0] not in behind)]
 
 
 def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:
-    """Return the full names of the layers that get adapters, given names or ends of them; a ValueError without any.
+    """Return the full names of the layers that get adapters, given names or name suffixes; a ValueError if none match.
 
-    Default: all linear layers in the repeated blocks of attention and MLP; so neither embeddings nor the layers behind
+    Default: all linear layers in the repeated blocks of attention and MLP, and so neither embeddings nor layers behind
     the last block.
     """
     every, blocks = _linear_layers(base)
@@ -160,7 +160,7 @@ def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:
 
 
 def layer_names(base: Any) -> list[str]:
-    """Return what the linear layers of a model's blocks are called, of all it has where there are no blocks."""
+    """Return the short names of the linear layers in a model's blocks, or of all its linear layers without blocks."""
     every, blocks = _linear_layers(base)
     return list(dict.fromkeys(name.rpartition(".")[2] for name in blocks or every))
 

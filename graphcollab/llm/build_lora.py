@@ -1,4 +1,4 @@
-"""`build_lora`: adapters in the linear layers of a transformers model."""
+"""`build_lora`: add LoRA adapters to the linear layers of a transformers model."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ def build_lora(
     checkpointing: bool = False,
     classes: Count | None = None,
 ) -> LanguageModel:
-    """Put LoRA adapters into a model; the defaults are those of CoBo's experiment (section 4.3).
+    """Add LoRA adapters to a model; the defaults are those of CoBo's experiment (section 4.3).
 
-    The weights of the base are frozen, and not copied: several models may be built of one base. Adapters are drawn from
-    the global generator, or by the seed of ``run``, given ``lambda: build_lora(base)``.
+    The weights of the base are frozen and not copied, so several models may be built from one base. Adapters are
+    initialized from the global generator, or from the seed of ``run`` if it is given ``lambda: build_lora(base)``.
 
     Args:
-        base: A model of transformers for next tokens or classes of texts, or its folder or name on a hub (single
+        base: A transformers model, causal or a text classifier; or its folder or name on a hub (loaded in single
             precision).
-        rank: r, the rows of A and columns of B.
-        alpha: What adapters compute is scaled by alpha / rank.
-        dropout: Share of an adapter's inputs that is dropped in training.
-        targets: The layers that get adapters, by names or ends of names, such as ``["q_proj", "v_proj"]``. Default: all
-            linear layers of attention and MLP. The experts of a mixture (Mixtral's, say), tensors of all at once, get
-            none.
-        share: Which matrices are shared, see `LanguageModel`: ``"both"``, ``"A"`` or ``"B"``.
-        checkpointing: Compute activations again in the backward pass, to save memory.
+        rank: r, the number of rows of A and columns of B.
+        alpha: Scale of the adapters: their outputs are multiplied by alpha / rank.
+        dropout: Fraction of an adapter's inputs dropped in training.
+        targets: The layers that get adapters, by name or name suffix, such as ``["q_proj", "v_proj"]``. Default: all
+            linear layers of attention and MLP. The experts of a mixture (such as Mixtral), stored as one tensor for all
+            experts, get none.
+        share: The shared matrices, see `LanguageModel`: ``"both"``, ``"A"`` or ``"B"``.
+        checkpointing: Recompute activations in the backward pass to save memory.
         classes: Number of classes, to load a classifier from a folder or hub.
 
     Raises:
         TypeError: If the base is no such model.
-        ValueError: If no layers are called as ``targets`` says, or PEFT takes none there; if the base has adapters
-            already, is for next tokens and ``classes`` are given, or is such as `LanguageModel` refuses.
+        ValueError: If no layer matches ``targets``, or PEFT supports no adapters there; if the base has adapters
+            already, is causal although ``classes`` is given, or is refused by `LanguageModel`.
 
     Example:
         >>> from transformers import GPT2Config, GPT2LMHeadModel
@@ -95,7 +95,7 @@ def _adapted(model: Any, config: Any) -> Any:
 
 
 def read_base(base: Any, classes: int | None = None) -> Any:
-    """Return a base model without adapters, loaded where a folder or the name on a hub is given."""
+    """Return a base model without adapters, loading it if a folder or a name on a hub is given."""
     if isinstance(base, str | Path):
         library = transformers()
         if classes is None:

@@ -1,4 +1,4 @@
-"""Every node's documents, tokenized and joined, checked, and divided into training and other splits."""
+"""Documents of all nodes: gathered, checked, divided into splits, and tokenized."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ USES = {"train": "training", "val": "validation", "test": "testing"}
 
 @dataclass(frozen=True)
 class Documents:
-    """Documents of all nodes, [N]; ``copies`` are numbers that a node's documents of the same text have in common."""
+    """Documents of all nodes, [N]; ``copies`` numbers the distinct texts of every node: copies share a number."""
 
     texts: list[str]
     labels: list[Any]
@@ -38,13 +38,13 @@ class Documents:
         return len(self.copies.unique()) < len(self.copies)
 
     def node_of(self, place: int) -> str:
-        """Return the name of the node that a document is of."""
+        """Return the name of the node that owns a document."""
         return self.sites.names[int(self.sites.owner[place])]
 
     def divide(self, draw: Draw, kinds: Tensor | None = None) -> dict[str, Split]:
-        """Divide every node's documents, some of every class [N] to each; each node's stay in the order given.
+        """Divide every node's documents into splits, stratified by ``kinds`` [N]; the given order is kept.
 
-        All copies of a text are for the same, where that is drawn; it is warned of those that are given for several.
+        In drawn splits all copies of a text go together; a warning reports texts given for several splits.
         """
         together = self.copies
         if self.words is not None:
@@ -85,7 +85,7 @@ class Documents:
 
 
 def gather_documents(given: Mapping[str, Any], labeled: bool) -> Documents:
-    """Put the documents of all nodes and splits one behind the other, checked; ``labeled``: pairs (text, label)."""
+    """Check and concatenate the documents of all nodes and splits; ``labeled``: as pairs (text, label)."""
     texts, labels, names, words = [], [], [], []
     for word in WORDS:
         if given.get(word) is None:
@@ -120,11 +120,11 @@ def _checked(some: Any, node: str, word: str, labeled: bool) -> list[tuple[str, 
     return pairs
 
 
-PASSING = "truncation", "padding"  # how a tokenizer was called last
+PASSING = "truncation", "padding"  # state of the tokenizer's last call
 
 
 def fingerprint(tokenizer: Any) -> str:
-    """Return 16 digits of a SHA-256 of how texts become tokens: vocabulary, merges, all rules and the end token."""
+    """Return 16 digits of a SHA-256 of a tokenizer: its vocabulary, merges, all rules, and end token."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         rules: Any = {"vocabulary": tokenizer.get_vocab(), "class": type(tokenizer).__name__}
@@ -135,7 +135,7 @@ def fingerprint(tokenizer: Any) -> str:
 
 
 def encode(tokenizer: Any, texts: Sequence[str], whole: bool = True, longest: int | None = None) -> list[list[int]]:
-    """Return the tokens of every text, ``longest`` at most; ``whole``: of parts of a stream, without special tokens."""
+    """Return the tokens of every text, at most ``longest``; ``whole``: without special tokens, as parts of a stream."""
     cut = {} if longest is None else {"truncation": True, "max_length": longest}
     found: list[list[int]] = tokenizer(
         list(texts), add_special_tokens=not whole, return_attention_mask=False, verbose=False, **cut

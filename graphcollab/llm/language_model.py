@@ -1,4 +1,4 @@
-"""`LanguageModel`: a transformers model with PEFT adapters, as a node's model."""
+"""`LanguageModel`: a transformers model with PEFT adapters as a node's model."""
 
 from __future__ import annotations
 
@@ -27,49 +27,49 @@ from graphcollab.llm.token_loss import PADDING, require_tokens
 from graphcollab.train.fingerprint import weights_checksum
 
 Share: TypeAlias = Literal["both", "A", "B"]
-"""Which matrices of the adapters make up the part ``"lora"``."""
+"""The matrices of the adapters that form the part ``"lora"``."""
 
 SCALE = "peft_type", "r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern"
 
 
 class LanguageModel(nn.Module):
-    r"""A transformers model whose weights are frozen, and adapters in it (PEFT), which are trained and shared.
+    r"""A transformers model with frozen weights and PEFT adapters, which are trained and shared.
 
     A layer with a frozen weight W computes :math:`(W + \frac{\alpha}{r} B A) x` with matrices A [r, in] and B [out, r],
     from `LoRA: Low-Rank Adaptation of Large Language Models (Hu et al., ICLR 2022)
-    <https://arxiv.org/abs/2106.09685>`_. B begins as zero, so all nodes begin with the base.
+    <https://arxiv.org/abs/2106.09685>`_. B is initialized to zero, so all nodes start from the base.
 
-    **To average A and B is not to average what they do**: the mean of :math:`B_i A_i` over nodes is not the product of
-    the means. ``share`` says what is in the part ``"lora"``, and so what methods with ``part="lora"`` mix:
+    **Averaging A and B does not average their product**: the mean of :math:`B_i A_i` over nodes is not the product of
+    the means. ``share`` sets the content of the part ``"lora"``, and so what methods with ``part="lora"`` mix:
 
-    - ``"both"``: A and B, each averaged by itself, as CoBo's experiment and most others do. The error is the covariance
-      of A and B among the nodes, and small where they are near each other.
-    - ``"A"``: A is mixed, B is trained and stays at its node, in the part ``"personal"``: `FedSA-LoRA (Guo et al., ICLR
-      2025) <https://arxiv.org/abs/2410.01463>`_. Nodes do not agree on one product any more, and are not meant to.
-    - ``"B"``: A stays as it was drawn, the same at all nodes, and B is trained and mixed: `FFA-LoRA (Sun et al., ICLR
-      2024) <https://arxiv.org/abs/2403.12313>`_. The product is linear in B then, so the mean of the products is the
-      product of the means, at the price of half as many parameters.
+    - ``"both"``: A and B are averaged separately, as in CoBo's experiment and most others. The error is the covariance
+      of A and B among the nodes, which is small if nodes have similar adapters.
+    - ``"A"``: A is mixed; B is trained and stays at its node, in the part ``"personal"``: `FedSA-LoRA (Guo et al., ICLR
+      2025) <https://arxiv.org/abs/2410.01463>`_. By design, nodes no longer agree on one product.
+    - ``"B"``: A keeps its initial values, the same at all nodes, and B is trained and mixed: `FFA-LoRA (Sun et al.,
+      ICLR 2024) <https://arxiv.org/abs/2403.12313>`_. The product is then linear in B, so the mean of the products is
+      the product of the means, at the price of half as many parameters.
 
-    The new head of a classifier is trained, too, in the part ``"head"``; ``part="lora+head"`` mixes both.
+    The new head of a classifier is also trained, in the part ``"head"``; ``part="lora+head"`` mixes both.
 
     Args:
-        model: A ``peft.PeftModel`` of a causal model or of a classifier of texts, with one trainable adapter. It
-            becomes part of this module.
+        model: A ``peft.PeftModel`` of a causal model or a text classifier, with one trainable adapter. It becomes part
+            of this module.
         share: See above.
-        checkpointing: Keep activations at the borders of blocks only, and compute others again: less memory, for a
-            further forward pass; results are the same, dropout included.
+        checkpointing: Keep activations at block boundaries only and recompute all others: this saves memory at the
+            cost of one more forward pass; results are the same, dropout included.
 
     Shapes:
-        inputs: Of causal models, blocks of L predicted tokens, [m, L + 1] int64; of classifiers texts, [m, L]. Where
-            there is no token there is -1, at the end only.
-        Output: Of causal models the mean negative log-likelihood of a block's predicted tokens, [m], in nats; for
-            `token_loss`. Of classifiers logits, [m, C].
+        inputs: For causal models, blocks of L predicted tokens, [m, L + 1] int64; for classifiers, texts, [m, L]. -1
+            marks padding, which is allowed at the end only.
+        Output: For causal models, the mean negative log-likelihood of a block's predicted tokens, [m], in nats, for
+            `token_loss`. For classifiers, logits, [m, C].
 
     Raises:
-        TypeError: If the model is no ``PeftModel``, or its base of another kind.
-        ValueError: If not exactly one adapter is active and trainable, prompts are learned in place of layers, A or B
-            is to be shared and adapters have other parameters, a model for next tokens sees them, a classifier's output
-            depends on the padding behind a text, or a forward pass writes to the frozen weights.
+        TypeError: If the model is no ``PeftModel``, or its base is of another kind.
+        ValueError: If not exactly one adapter is active and trainable; if prompts are learned instead of layers; if A
+            or B is to be shared and the adapters have other parameters; if a causal model sees the tokens to predict;
+            if a classifier's output depends on trailing padding; or if a forward pass writes to the frozen weights.
     """
 
     @checked
@@ -77,41 +77,41 @@ class LanguageModel(nn.Module):
         super().__init__()
         base = _base_of(model)
         if getattr(base, "generation_config", None) is not None:
-            base.generation_config._original_object_hash = None  # of this process, so a resumed run would be another
+            base.generation_config._original_object_hash = None  # differs by process, and so would a resumed run
         self.model = model
         self.causal = kind_of(base) == "causal"
         about = base.config.get_text_config()
-        with unwritten(model):  # which are the weights of the base that was given
+        with unwritten(model):  # it shares the weights of the given base
             require_causal(base) if self.causal else require_padding(base)
         padding, known = getattr(about, "pad_token_id", None) or 0, len(base.get_input_embeddings().weight)
-        self.padding = int(padding) if 0 <= padding < known else 0  # masked, so that any token will do
+        self.padding = int(padding) if 0 <= padding < known else 0  # masked, so any token will do
         longest = getattr(about, "max_position_embeddings", None) or 0
-        self.longest = longest if longest > 0 else None  # some say -1 where there is no limit
+        self.longest = longest if longest > 0 else None  # some use -1 for no limit
         self.share = share
         self.parts = _parts(self, share)
         if checkpointing:
             _checkpoint_blocks(model)
 
     def extra_repr(self) -> str:
-        """Say what is shared."""
+        """Return the setting ``share`` for ``repr``."""
         return f"share={self.share!r}"
 
     def parts_over(self) -> dict[str, str]:
-        """Return what the adapters stand on, so that those over other weights are not averaged with them.
+        """Return the foundation of the adapters, so that adapters over different weights are never averaged.
 
-        It is a checksum of all frozen weights, A among them where B alone is trained, and how adapters are scaled.
+        It consists of a checksum of all frozen weights, including A if only B is trained, and the adapter scaling.
         """
         config = self.model.peft_config[adapter_of(self.model)].to_dict()  # type: ignore[union-attr, index]
         scale = {name: config.get(name) for name in SCALE}
         return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
 
     def check_tasks(self, tasks: Tasks) -> None:
-        """Check, before a run, that blocks of next tokens are judged over tokens; else a ValueError."""
+        """Check before a run that causal models are judged per token; raise a ValueError otherwise."""
         if self.causal:
             require_tokens(tasks)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Return the losses of blocks [m], or the logits of texts [m, C]."""
+        """Return the losses of blocks, [m], or the logits of texts, [m, C]."""
         tokens = inputs[:, :-1] if self.causal else inputs
         if self.longest is not None and tokens.shape[1] > self.longest:
             raise TooManyError(
@@ -121,7 +121,7 @@ class LanguageModel(nn.Module):
             )
         known = tokens.masked_fill(tokens < 0, self.padding)
         try:
-            if self.causal:  # what follows a token does not change what is predicted after it, so nothing is masked
+            if self.causal:  # later tokens do not affect predictions, so no mask is needed
                 return _mean_loss(self.model(input_ids=known, use_cache=False).logits, inputs)
             logits: Tensor = self.model(input_ids=known, attention_mask=tokens >= 0).logits
             return logits
@@ -134,7 +134,7 @@ class LanguageModel(nn.Module):
 
 
 def _mean_loss(logits: Tensor, blocks: Tensor) -> Tensor:
-    """Return the mean loss of every block [m], of logits [m, L, V] and blocks [m, L + 1]; NaN where padding is amid."""
+    """Return the mean loss per block [m] of logits [m, L, V] and blocks [m, L + 1]; NaN if padding precedes a token."""
     wanted = blocks[:, 1:]
     there = wanted >= 0
     # [m L, V] and [m L]
@@ -167,7 +167,7 @@ def _base_of(model: Any) -> Any:
 
 
 def adapter_of(model: Any) -> str:
-    """Return the name of the adapter of a node's PEFT model."""
+    """Return the name of the adapter in a node's PEFT model."""
     name: str = model.active_adapters[0]  # `active_adapter` does not follow model.base_model.set_adapter
     return name
 
@@ -184,8 +184,8 @@ def _trained_adapters(model: nn.Module) -> list[str]:
 
 
 def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
-    """Return the names of every part's parameters, and freeze A where B alone is trained."""
-    every = model.named_parameters(remove_duplicate=False)  # by all names, where one is tied to itself
+    """Return the parameter names of every part, and freeze A if only B is trained."""
+    every = model.named_parameters(remove_duplicate=False)  # tied parameters under all their names
     trained = {name: p for name, p in every if p.requires_grad}
     head = [name for name in trained if ".modules_to_save." in name]
     adapters = [name for name in trained if name not in head]

@@ -1,4 +1,4 @@
-"""The nodes' texts as tasks: of predicting the next token, and of classifying labeled ones."""
+"""Text tasks: next-token prediction, and classification of labeled texts."""
 
 from __future__ import annotations
 
@@ -47,38 +47,38 @@ def text_tasks(
     cluster: Clusters = None,
     statistics: Statistics = HERE,
 ) -> Tasks:
-    """Build tasks of predicting the next token in every node's texts, for a causal `LanguageModel`.
+    """Build next-token prediction tasks from every node's texts, for a causal `LanguageModel`.
 
-    Documents are divided before they are cut, and all copies of a text that a node has go together, so no block has
-    text of two of the node's splits. ``val`` and ``test`` stay as given; a warning counts texts in two splits.
+    Documents are divided before they are cut, and all copies of a text at a node go together, so no block has text of
+    two of the node's splits. ``val`` and ``test`` stay as given; a warning counts texts in two splits.
 
-    A document ends with the tokenizer's end token. A node's documents of a split are joined into one stream, cut into
-    blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is padded with
-    -1, which never counts, so no text is dropped. A special token that is written in a text, such as ``<|im_start|>``
-    or the end token, becomes that token, as ever in transformers: formats of chats need it, and other texts should be
-    rid of such words.
+    Every document ends with the tokenizer's end token. A node's documents in a split are joined into one stream and cut
+    into blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is padded
+    with -1, which never counts, so no text is dropped. A special token written out in a text, such as ``<|im_start|>``
+    or the end token, becomes that token, as always in transformers: chat formats need it; remove such words from other
+    texts.
 
-    A sample is a block, [L + 1] int64, weighted by its predicted tokens, so that the loss (`token_loss`) and the metric
-    (`perplexity`) are means over tokens. Numbers of samples count blocks.
+    A sample is a block, [L + 1] int64, weighted by its number of predicted tokens, so that the loss (`token_loss`) and
+    the metric (`perplexity`) are means over tokens. Sample counts are numbers of blocks.
 
     Args:
-        train: Documents by node, {node: list of texts}, at best each text once; nodes as in ``Tasks.from_arrays``.
-        tokenizer: The tokenizer of transformers that all nodes use.
-        context: L, predicted tokens of a block.
+        train: Documents by node, {node: list of texts}, ideally each text once; nodes as in ``Tasks.from_arrays``.
+        tokenizer: The transformers tokenizer used by all nodes.
+        context: L, the number of predicted tokens per block.
         val: Documents for validation, given like ``train``. Default: ``val_fraction`` of each node's documents.
         test: Documents for testing, likewise.
-        val_fraction: Share of a node's training documents for validation, where ``val`` is not given.
-        test_fraction: Share of a node's documents for testing, where neither ``val`` nor ``test`` is given.
-        joined: Whether documents follow each other in a block. Else each begins a block, with more padding; long ones
-            are cut.
+        val_fraction: Fraction of a node's training documents for validation, if ``val`` is not given.
+        test_fraction: Fraction of a node's documents for testing, if neither ``val`` nor ``test`` is given.
+        joined: Whether documents follow each other in a block. Otherwise each starts a new block, with more padding;
+            long ones are cut.
         seed: Seed of the draws.
-        cluster: True cluster of every node where it is known.
-        statistics: Statistics over all texts where some are elsewhere.
+        cluster: True cluster of every node, if known.
+        statistics: Statistics over all texts, if some are held elsewhere.
 
     Raises:
         TypeError: If documents are not texts, or the tokenizer is none.
-        ValueError: If the tokenizer has no end token; or a node, which is named, has no documents, too few to divide,
-            or an empty or broken one.
+        ValueError: If the tokenizer has no end token; or if a node, which is named, has no documents, too few to
+            divide, or an empty or broken one.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -102,13 +102,13 @@ def text_tasks(
     pools, splits = _pools(divided, tokens, context, joined)
     statistics.agree({**facts_of_pool(pools["train"]), "tokenizer": fingerprint(tokenizer)}, len)
     names, ids = documents.sites.names, documents.sites.node_id
-    clusters = clusters_in_order(cluster, names)  # blocks of one text must not be dealt anew
+    clusters = clusters_in_order(cluster, names)  # blocks of one text must not be split again
     tasks = Tasks(pools, splits, names, token_loss, perplexity, ids, clusters, split_given=True)
     return statistics.union(tasks, splits["train"])
 
 
 def clusters_in_order(cluster: Clusters, names: Sequence[str]) -> Tensor | None:
-    """Return every node's cluster, [K], in the order of the names; a ValueError if nodes are not those there are."""
+    """Return the cluster of every node, [K], in the order of ``names``; a ValueError if the nodes differ."""
     if cluster is None:
         return None
     given = {str(node): number for node, number in cluster.items()}
@@ -167,31 +167,31 @@ def text_classification_tasks(
     cluster: Clusters = None,
     statistics: Statistics = HERE,
 ) -> Tasks:
-    """Build tasks of classifying every node's texts, for a `LanguageModel` of a classifier.
+    """Build text classification tasks from every node's texts, for a `LanguageModel` with a classifier.
 
-    A sample is a text with the tokenizer's special tokens, [L] int64, padded with -1 at its end and cut after L tokens.
-    Some texts of every class are set aside, as in ``Tasks.from_arrays``, and all copies of a text that a node has go
-    together, whatever their labels; see `text_tasks`.
+    A sample is a text with the tokenizer's special tokens, [L] int64, cut after L tokens and padded with -1 at its end.
+    Splits are stratified by class, as in ``Tasks.from_arrays``, and all copies of a text at a node go together,
+    whatever their labels; see `text_tasks`.
 
     Args:
-        train: Labeled texts of every node, {node: list of pairs (text, label)}. Labels are names, or whole numbers.
+        train: Labeled texts by node, {node: list of pairs (text, label)}. Labels are names, or whole numbers.
         tokenizer: See `text_tasks`.
-        context: L. A pass takes the longer the larger it is, however short texts are.
+        context: L. The time of a pass grows with it, however short the texts are.
         val: Texts for validation, given like ``train``. Default: ``val_fraction`` of each node's texts.
         test: Texts for testing, likewise.
         val_fraction: See `text_tasks`.
-        test_fraction: See there.
-        classes: All labels, in the order of the model's outputs, such as ``[1, 2, 3, 4, 5]`` of stars; required where
-            sites keep their texts. Default: whole numbers are the numbers of outputs, from 0; of names all that occur,
+        test_fraction: See `text_tasks`.
+        classes: All labels, in the order of the model's outputs, such as ``[1, 2, 3, 4, 5]`` for stars; required if
+            sites keep their texts. Default: whole numbers are output positions, from 0; names are all those that occur,
             sorted.
         seed: Seed of the draws.
         metric: See `Tasks`.
-        cluster: True cluster of every node where it is known.
-        statistics: Statistics over all texts where some are elsewhere.
+        cluster: True cluster of every node, if known.
+        statistics: Statistics over all texts, if some are held elsewhere.
 
     Raises:
-        TypeError: If texts are none, or not labeled, or the tokenizer is none.
-        ValueError: If a label is no class, or a node has no or too few texts, or an empty or broken one.
+        TypeError: If samples are not texts, or not labeled, or the tokenizer is none.
+        ValueError: If a label is no class, or if a node has no or too few texts, or an empty or broken one.
     """
     known = None if classes is None else [*classes]
     if known is None and not statistics.alone:

@@ -1,4 +1,4 @@
-"""The loss and the metric of next tokens, both over tokens and not over blocks."""
+"""Loss and metric of next-token prediction, both per token rather than per block."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from graphcollab.engine import Loss
 
 
 def _of_block(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Return the losses of blocks [B], which is what language models put out; targets [B] play no part."""
+    """Return the losses of blocks, [B], which language models output; targets, [B], are ignored."""
     return outputs
 
 
@@ -35,7 +35,7 @@ def _refuse(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
 
 
 def _refuse_metric(name: str) -> None:
-    if name != "mae":  # which of targets that are zeros is the loss itself
+    if name != "mae":  # since targets are zeros, this is the loss itself
         raise ConflictError(
             "metric",
             f"metric={name!r} compares outputs with targets, and with token_loss outputs are losses of blocks: give "
@@ -46,8 +46,8 @@ def _refuse_metric(name: str) -> None:
 token_loss = Loss(_of_block, per_sample=True, refuse=_refuse, refuse_metric=_refuse_metric)
 r"""Mean negative log-likelihood of the predicted tokens, in nats per token.
 
-A `LanguageModel` puts out the mean of every block, and blocks weigh what they have of predicted tokens, so that the
-mean over blocks is one over tokens: :math:`\sum_b n_b \ell_b / \sum_b n_b`.
+A `LanguageModel` returns the mean of every block, and blocks are weighted by their numbers of predicted tokens, so the
+mean over blocks is a mean over tokens: :math:`\sum_b n_b \ell_b / \sum_b n_b`.
 """
 
 
@@ -56,15 +56,15 @@ def _perplexity(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) 
 
 
 perplexity = Metric("perplexity", False, _perplexity, weighted=True)
-"""exp of the mean negative log-likelihood per token. It depends on the tokenizer, so compare models of one only."""
+"""exp of the mean negative log-likelihood per token. It depends on the tokenizer: compare models that share one."""
 
 
 PADDING = -1
-"""What stands in the place of a token where there is none."""
+"""Padding value in place of a token."""
 
 
 def blocks_of(stream: Sequence[int], context: int) -> Tensor:
-    """Cut T + 1 tokens into blocks of L predicted tokens and the one before them, [ceil(T / L), L + 1], padded with -1.
+    """Cut T + 1 tokens into blocks of L predicted tokens and their predecessor, [ceil(T / L), L + 1], padded with -1.
 
     The last token of a block is the first of the next, so each token but the first is predicted once.
     """
@@ -75,12 +75,12 @@ def blocks_of(stream: Sequence[int], context: int) -> Tensor:
 
 
 def count_predicted(blocks: Tensor) -> Tensor:
-    """Return how many tokens of every block [n, L + 1] are predicted, [n], float64."""
+    """Return the number of predicted tokens, [n] float64, of every block, [n, L + 1]."""
     return (blocks[:, 1:] >= 0).sum(1).double()
 
 
 def require_tokens(tasks: Tasks) -> None:
-    """Check that tasks are of blocks of tokens: the loss is over tokens, and blocks of unequal numbers have weights."""
+    """Check that tasks are judged per token: the loss is over tokens, and blocks of unequal counts have weights."""
     if isinstance(tasks.loss, str):
         raise ConflictError(
             "loss",

@@ -1,9 +1,9 @@
 """Runs between sites that keep their data: `graphcollab.site`, over NVIDIA FLARE.
 
-Every site plays the run by itself, with its own samples, and meets the others step by step. Models go from site to
-site along edges; what everybody may know, and sums, go through a coordinator, which has neither data nor models. A site
-that gives no sign of life is left behind: the others play the round at hand again without it, as if it had been away
-from its beginning (`graphcollab.components.Participation`), and it comes back between two rounds.
+Every site plays the run locally with its own samples and synchronizes with the others step by step. Models travel from
+site to site along edges; public values and sums pass through a coordinator, which has neither data nor models. A site
+without heartbeats is left behind: the others replay the current round without it, as if it had been away from the
+beginning of the round (`graphcollab.components.Participation`), and it rejoins between two rounds.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""What sites share of their samples, checked on arrival, and what of it must be the same at all of them."""
+"""Validation of received statistics of the sites' samples, and of facts that must agree at all sites."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from graphcollab._base.naming import few
 from graphcollab.data._values import LARGEST_FLOAT, without
 from graphcollab.data.statistics import common_kind, differing
 
-FEW = 6  # values of which no sums are told if there are fewer: those of five whole numbers can have one solution
-_MOST_ROWS, _MOST_CLASSES = 10**7, 10**6  # of a site; what is allocated for it is 8 bytes a row, and one a class
-_MOST_NAMES, _LONGEST = 1000, 1000  # of a column; letters of each
-_FAR = 100  # as many deviations, or as many times larger or smaller, is a column of another unit
+FEW = 6  # sums of fewer values are not disclosed: those of five whole numbers can have a unique solution
+_MOST_ROWS, _MOST_CLASSES = 10**7, 10**6  # per site; 8 bytes are allocated per row, and one per class
+_MOST_NAMES, _LONGEST = 1000, 1000  # per column; characters of each
+_FAR = 100  # a column this many deviations away, or this many times larger or smaller, has another unit
 
 
 @dataclass(frozen=True)
 class Received:
-    """A value of each site, in the order of ``sites``; ``rows`` [K] are how many each says it has."""
+    """One value per site, in the order of ``sites``; ``rows`` [K] are the row counts that sites report."""
 
     sites: Sequence[str]
     values: Sequence[Mapping[str, Any]]
     rows: Sequence[int]
 
     def counts(self, part: str, name: str = "", most: Sequence[int] | None = None) -> np.ndarray:
-        """Return whole numbers [K], none below 0 or above ``most``: by default a fixed number, for memory's sake."""
+        """Return whole numbers [K] from 0 to ``most``, by default a fixed bound that limits memory."""
         most = [_MOST_ROWS] * len(self.sites) if most is None else most
         for site, value, bound in zip(self.sites, self._values(part, name), most, strict=True):
             if type(value) is not int or not 0 <= value <= bound:
@@ -46,7 +46,7 @@ class Received:
         return np.array(self._values(part, name), np.int64)
 
     def sums(self, part: str, name: str, known: np.ndarray) -> np.ndarray:
-        """Return sums [K] of as many values as are ``known``, 0 of fewer than `FEW`, of which none are told."""
+        """Return sums [K] over ``known`` values each; 0 for fewer than `FEW`, whose sums are never disclosed."""
         low, high = (-LARGEST_FLOAT, LARGEST_FLOAT) if part == "sums" else (0.0, (2 * LARGEST_FLOAT) ** 2)
         for site, value, many in zip(self.sites, self._values(part, name), known.tolist(), strict=True):
             if many < FEW and value is not None:
@@ -56,7 +56,7 @@ class Received:
         return np.array([value or 0.0 for value in self._values(part, name)])
 
     def words(self, name: str) -> list[list[str]]:
-        """Return the different words that every site has in a column, [K] lists."""
+        """Return the distinct words in a column at every site, [K] lists."""
         for site, words, rows in zip(self.sites, self._values("names", name), self.rows, strict=True):
             if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
                 raise MismatchError(
@@ -73,7 +73,7 @@ class Received:
         return self._values("names", name)
 
     def classes(self) -> Tensor:
-        """Return which classes sites have, [K, C]."""
+        """Return a mask of the classes at every site, [K, C]."""
         labels = self.counts("labels", most=[_MOST_CLASSES] * len(self.sites))
         every = self._values("classes", "")
         for site, known, many in zip(self.sites, every, labels.tolist(), strict=True):
@@ -88,7 +88,7 @@ class Received:
         return out
 
     def warn_of_scale(self, name: str, known: np.ndarray, sums: np.ndarray, squares: np.ndarray, here: int) -> None:
-        """Warn of sites whose values are of quite another size than most sites', or, of two, than ``here``; [K] all."""
+        """Warn of sites whose values differ greatly in scale from most sites, or, of two, from ``here``; all [K]."""
         where = known.nonzero()[0]
         if len(where) < 2:
             return
@@ -115,7 +115,7 @@ class Received:
 
 
 def require_facts(sites: Sequence[str], told: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> None:
-    """Check that facts of all sites can be such: of the kinds of the own ones, and of no more rows than fit."""
+    """Check that the facts of all sites are plausible: of the same kinds as ``own``, and within the row limit."""
     require_parts(sites, told, own)
     Received(sites, told, ()).counts("rows")
     for site, facts in zip(sites, told, strict=True):
@@ -126,7 +126,7 @@ def require_facts(sites: Sequence[str], told: Sequence[Mapping[str, Any]], own: 
 
 
 def require_parts(sites: Sequence[str], told: Sequence[Mapping[str, Any]], own: Mapping[str, Any]) -> None:
-    """Check that what all sites tell has the parts, and their kinds, of what is told here."""
+    """Check that the values of all sites have the parts of ``own``, of the same kinds."""
     for site, one in zip(sites, told, strict=True):
         for part, mine in own.items():
             if type(one.get(part)) is not type(mine):
@@ -155,16 +155,16 @@ _ALIKE = {
     "tokenizer": "different tokenizers, with the checksums {}: give the same one at all of them",
     "weighted": "weights at some only, {}: give weights at all sites, such as ones, or at none",
 }
-"""What is said of facts that differ."""
+"""Messages about facts that differ."""
 
 _KINDS = {"site": (str, int), "of": (str,), "settings": (dict,), "failed": (str, type(None))}
-"""What every site tells of itself."""
+"""Types of the entries that every site sends about itself."""
 
 Readers = Sequence[Mapping[str, Any]]
 
 
 def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
-    """Check what each site tells first; a ValueError, worded alike at all sites, names them and what differs."""
+    """Check the first value of every site; a ValueError, identical at all sites, names them and the difference."""
     if not all(isinstance(one, Mapping) for one in told):
         raise MismatchError("sites", "a site tells something that is no description of its samples")
     if which := _differing(told, [one.get("version") for one in told]):
@@ -205,7 +205,7 @@ def require_agreed(told: Readers, own: Mapping[str, Any]) -> None:
 
 
 def require_done(told: Readers, names: Sequence[str]) -> None:
-    """Check that no site has failed; a ValueError names the first that has. Its own message stays there."""
+    """Check that no site has failed; a ValueError names the first that has. Its own message stays at that site."""
     for name, one in zip(names, told, strict=True):
         if one["failed"] is not None:
             raise InvalidValueError(f"site {name!r}", f"site {name!r} {one['failed']}; its message stays there")

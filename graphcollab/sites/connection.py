@@ -1,4 +1,4 @@
-"""`Connection`: how one site takes part in a run step by step, over any `Link`, also if its script is started again."""
+"""`Connection`: step-by-step participation of a site in a run over any `Link`, across restarts of its script."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from graphcollab.sites.delivery import COORDINATOR, Delivery, Link, Mailbox
 from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError, as_shared, failure, received
 from graphcollab.sites.frame import Frame, FrameError, wrong_message
 
-HEAD = struct.Struct("<16sI")  # a checksum of what this site told, and how many messages came
-ITEM = struct.Struct("<IQ")  # lengths of a sender's name and of its message
+HEAD = struct.Struct("<16sI")  # checksum of what this site sent, and the number of messages received
+ITEM = struct.Struct("<IQ")  # lengths of the sender's name and of its message
 
 
 class Past:
-    """A file with what was told outside of rounds, so that a script that is started again need not ask for it.
+    """Replay log: a file of the messages received outside of rounds, which a restarted script reads instead of asking.
 
-    A script asks for the same in the same order whenever it is started. If the others do not know this site
-    (``known``), what the file holds is of another run. Without a ``path`` nothing is kept.
+    A script makes the same requests in the same order whenever it is started. If this site is not ``known`` to the
+    others, the content of the file belongs to another run. Without a ``path`` nothing is kept.
     """
 
     def __init__(self, path: Path | None, known: bool = False) -> None:
@@ -38,16 +38,16 @@ class Past:
         length = self._read(path.read_bytes()) if known and path.is_file() else 0
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("ab") as file:
-            file.truncate(length)  # what a killed process had not finished, or another run has left
+            file.truncate(length)  # drops a record cut off by a kill, or all of another run
         self._records.reverse()
 
     @property
     def recalls(self) -> bool:
-        """Whether there is something left of what was told before."""
+        """Whether the log has records left to replay."""
         return bool(self._records)
 
     def recall(self, told: bytes | None) -> dict[str, Frame]:
-        """Return what came, by sender, when this site told the same, by checksum (None: any); else a ValueError."""
+        """Replay the next record: messages by sender; a ValueError unless the checksum ``told`` matches (None: any)."""
         before, frames = self._records.pop()
         if told not in (None, before):
             raise MismatchError(
@@ -58,7 +58,7 @@ class Past:
         return frames
 
     def keep(self, told: bytes, frames: Mapping[str, Frame]) -> None:
-        """Write down what has come."""
+        """Append received messages to the log."""
         if self.path is None:
             return
         parts = [HEAD.pack(told, len(frames))]
@@ -71,7 +71,7 @@ class Past:
             os.fsync(file.fileno())
 
     def _read(self, content: bytes) -> int:
-        """Read whole records, and return where the last of them ends."""
+        """Read all complete records and return the end of the last one."""
         end = 0
         while True:
             try:
@@ -89,14 +89,14 @@ class Past:
 
 
 class Connection:
-    """What a site knows of where the run is, and the two things it does: tell all, and send to some.
+    """A site's view of the run, with two operations: all-gather values (`tell`), and send to some sites (`swap`).
 
-    ``patience`` are seconds for which a coordinator that does not answer is asked again, ``beat`` those between signs
-    of life, ``past`` a file from which a script that is started again goes on. Sites that are ``resting`` have just
-    come back, or are ``refused`` since their summands can be no model, and only listen in this round; ``unsure`` says
-    that something was sent from site to site since all have told something; ``wanted``, that somebody wanted to come
-    back then; ``replays``, that the round at hand can be played again. ``folder`` is the script's, for what outlasts
-    the run. ``listeners`` None: all may hear this site.
+    ``patience`` is the time in seconds for which an unresponsive coordinator is asked again, ``beat`` the seconds
+    between heartbeats, and ``past`` the replay log of a restarted script. ``resting`` sites only listen in this round:
+    they have just rejoined, or are ``refused`` because their summands cannot be a model. ``unsure``: something was sent
+    from site to site since the last all-gather; ``wanted``: a site wanted to rejoin at that time; ``replays``: the
+    current round can be replayed. ``folder`` is the folder of the script, for files that outlast the run. If
+    ``listeners`` is None, all sites may hear this one.
     """
 
     def __init__(self, link: Link, patience: float = 600.0, beat: float = 5.0, past: Path | None = None) -> None:
@@ -111,10 +111,10 @@ class Connection:
         self._look = min(beat, 1.0)
         link.open(self.mailbox)
         known = bool(self._until({"verb": "hello"}).about["known"])
-        self.delivery.say({"verb": "beat"}, 10.0)  # from which this process speaks for its site
+        self.delivery.say({"verb": "beat"}, 10.0)  # from now on this process speaks for its site
         try:
             self.past = Past(past, known)
-        except OSError as error:  # a full disk, which the others need not wait for
+        except OSError as error:  # such as a full disk: the others need not wait
             self.leave(error)
             raise
         if known and not self.past.recalls:
@@ -123,15 +123,15 @@ class Connection:
             )
         self.delivery.beat(beat)
 
-    # ------------------------------------------------------------------------------------------ the two things
+    # ------------------------------------------------------------------------------------------ the two operations
 
     def tell(
         self, what: str, value: Any = None, tensors: Sequence[Tensor] = (), add: bool = False, **said: Any
     ) -> tuple[dict[str, Any], dict[str, list[Tensor]]]:
-        """Tell all a plain value and tensors, and return what all that are present have told, by site.
+        """All-gather a plain value and tensors, and return those of all present sites, by site.
 
-        With ``add``, return the sums of tensors instead, under this site's name. After a ``commit`` all have played the
-        round; with ``round``, those that have played fewer rest until then.
+        With ``add``, return the sums of tensors instead, under this site's name. After a ``commit`` all sites have
+        played the round; with ``round``, sites that have played fewer rounds rest until the next commit.
         """
         about = {"verb": "meet", "what": what, "value": value, "sum": add, **said}
         if self.past.recalls and not self.replays:
@@ -160,7 +160,7 @@ class Connection:
     def swap(
         self, what: str, give: Mapping[str, Sequence[Tensor]], take: Mapping[str, Sequence[Any]]
     ) -> dict[str, tuple[Tensor, ...]]:
-        """Send tensors to some sites, and return what comes from others, whose number types and shapes are given."""
+        """Send tensors to some sites and return those from others, whose dtypes and shapes are given in ``take``."""
         flat = [one for some in give.values() for one in some]
         told = b"" if self.replays else _checksum({"what": what, "to": [*give]}, flat)
         if self.past.recalls and not self.replays:
@@ -186,7 +186,7 @@ class Connection:
             self.past.keep(told, came)
         return found
 
-    # ------------------------------------------------------------------------------------- coming and going
+    # ------------------------------------------------------------------------------------- leaving and rejoining
 
     def enter(self, told: Mapping[str, Any]) -> None:
         """Begin a new epoch."""
@@ -207,7 +207,7 @@ class Connection:
         self._turn(0)
 
     def come_back(self) -> None:
-        """Wait until the others let this site in again."""
+        """Wait until the others readmit this site."""
         issue("lost", f"site {self.name!r}", f"{self.name} was left behind, and waits to be let in again")
         reply = self._until({"verb": "back"})
         if reply.about["status"] == "over":
@@ -219,12 +219,12 @@ class Connection:
         self.enter(reply.about)
 
     def give(self, content: bytes) -> None:
-        """Hand what everybody may know of the run to those that come back."""
+        """Hand the public state of the run to rejoining sites."""
         state = torch.frombuffer(bytearray(content), dtype=torch.uint8)
         self._until({"verb": "give", "run": self.runs}, [state], "state for a site that comes back")
 
     def take(self) -> bytes:
-        """Return what another site has handed over."""
+        """Return the state handed over by another site."""
         reply = self._until({"verb": "take"})
         if reply.about["run"] != self.runs:
             raise MismatchError(
@@ -235,24 +235,24 @@ class Connection:
         return bytes(content.numpy().tobytes())
 
     def fail(self, error: Exception) -> None:
-        """Let an error of this site be raised everywhere, unless it comes from another one; see `as_shared`."""
+        """Raise an error of this site at all sites, unless it comes from another one; see `as_shared`."""
         if not (error is self._received or isinstance(error, SiteLostError)):
             self.delivery.say({"verb": "fail", **as_shared(error, self.name)}, 10.0)
 
     def leave(self, why: str | BaseException) -> None:
-        """Leave the run, for a reason that others are told, or by an error; the others go on."""
+        """Leave the run for a reason, or by an error; the others get the reason, or `failure` of it, and go on."""
         if not isinstance(why, str):
             why = failure(why)
         self.delivery.say({"verb": "leave", "why": why}, 10.0)
         self.delivery.close()
 
     def finish(self) -> None:
-        """Say that this site has come to its end, when all that it has to send is sent."""
+        """Report that this site has finished, after sending all outstanding messages."""
         self.delivery.drain()
         self.delivery.say({"verb": "finish"}, 30.0)
         self.delivery.close()
 
-    # ------------------------------------------------------------------------------------------------ inside
+    # ------------------------------------------------------------------------------------------------ internals
 
     def _turn(self, step: int) -> None:
         self.step = step
@@ -268,10 +268,10 @@ class Connection:
             if reply.about["status"] != "wait":
                 return self._heed(reply, about["verb"])
             if about["verb"] == "meet":
-                content = again  # it has what was told
+                content = again  # the coordinator has the tensors
 
     def _heed(self, reply: Frame, verb: str = "") -> Frame:
-        """Raise what an answer says that is none to the question."""
+        """Return an answer, or raise the error that it reports instead."""
         about = reply.about
         match about.get("status"):
             case "ok":
@@ -284,7 +284,7 @@ class Connection:
                 raise LeftBehind(about)
             case "again" | "away" | "over":
                 error = SiteLostError("sites", self._why_lost(about))
-                self._begin(about)  # what is asked next is answered by those that are there
+                self._begin(about)  # later requests are answered by the sites present
                 raise error
             case "stop":
                 self._received = received(about)

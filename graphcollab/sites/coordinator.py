@@ -1,4 +1,4 @@
-"""`Coordinator`: where sites meet, and who says which of them are there. It has no data and no model of its own."""
+"""`Coordinator`: the meeting point of sites, which tracks which are present. It has no data and no model of its own."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from graphcollab.sites.meeting import Lives, Meeting
 
 LOG = logging.getLogger(__name__)
 VERBS = ("hello", "meet", "beat", "missing", "give", "take", "back", "leave", "fail", "finish")  # each has a method
-REPLAYS = 10  # how often one and the same message may be lost
-AGAIN = 10  # deadlines after which a line about idle sites is logged once more
+REPLAYS = 10  # how often the same message may be lost
+AGAIN = 10  # deadlines until idle sites are logged again
 
 
 class Coordinator:
-    """Lets sites meet step by step, adds up what is to be added up, and leaves those behind that do not answer.
+    """Synchronizes sites step by step, adds up their summands, and leaves unresponsive sites behind.
 
-    All sites take the same steps. A step is a number within an *epoch*; a new epoch begins whenever it changes who is
-    there, and whoever is in the middle of a round plays it again from its beginning. So a site that is lost has not
-    taken part in that round at all. One that comes back is let in when the next round has been agreed. The coordinator
-    sees what sites tell everybody, and what they send it to be added up, but never what goes from site to site.
+    All sites take the same steps. A step is a number within an *epoch*. A new epoch begins whenever the set of present
+    sites changes, and every site in the middle of a round replays it from the beginning. A lost site has therefore not
+    taken part in that round at all. A rejoining site is admitted once the next round has been committed. The
+    coordinator sees the values that sites send to everybody and the summands that they send to it, but never messages
+    from site to site.
 
-    Summands are added up in the order of ``sites``; with fewer than ``at_least`` the run stops. In seconds: a site is
-    left behind ``deadline`` after its last sign of life, a call that waits is answered after ``poll``, to be made
-    again, and a round is played again when a message has not come for ``lost``.
+    Summands are added up in the order of ``sites``; with fewer than ``at_least`` sites the run stops. In seconds: a
+    site is left behind ``deadline`` after its last sign of life; a waiting call is answered after ``poll``, and has to
+    be repeated; and a round is replayed if a message has not arrived for ``lost``.
     """
 
     POLL: ClassVar[float] = 10.0
@@ -51,9 +52,9 @@ class Coordinator:
         self.present, self.resting = list(self.sites), list[str]()
         self.lost, self.refused = dict[str, str](), dict[str, str]()
         self._change = threading.Condition()
-        self._seen = dict.fromkeys(self.sites, clock())  # when a site has said anything
-        self._heard = dict.fromkeys(self.sites, clock())  # when it has said more than that it is there
-        self._due = 0.0  # when idle sites are to be named
+        self._seen = dict.fromkeys(self.sites, clock())  # time of the last message
+        self._heard = dict.fromkeys(self.sites, clock())  # time of the last message other than a heartbeat
+        self._due = 0.0  # time of the next line about idle sites
         self._at = dict.fromkeys(self.sites, (0, 0))
         self._stuck: dict[str, tuple[int, float]] = {}
         self._meetings: dict[tuple[int, int], Meeting] = {}
@@ -67,17 +68,17 @@ class Coordinator:
 
     @property
     def over(self) -> bool:
-        """Whether there is nothing left to wait for."""
+        """Whether the run has stopped or all present sites have finished."""
         return self._stopped is not None or set(self.present) <= self._done
 
     @property
     def failed(self) -> str:
-        """Why the run has stopped; nothing if it has not."""
+        """Reason why the run has stopped; empty if it has not."""
         said = self._stopped or {}
         return ": ".join(filter(None, map(said.get, ("site", "name", "message"))))
 
     def answer(self, site: str, content: bytes) -> bytes:
-        """Return what a site is to know; calls that have to wait are answered after a while all the same."""
+        """Return the answer to a site's message; a waiting call gets a preliminary answer after ``poll`` seconds."""
         try:
             asked = question(content, VERBS)
             if site not in self.sites:
@@ -86,7 +87,7 @@ class Coordinator:
                 return self._hear(site, asked).pack()
         except FrameError as error:
             LOG.warning("a message of %s was refused: %s", clipped(site), clipped(error))
-            with self._change:  # who has not begun would be waited for; who has must have been somebody else
+            with self._change:  # others would wait for a site that never began; if it has, this is another process
                 if isinstance(error, OtherVersionError) and site in self.sites and not self._lives.begun(site):
                     self._stop(SiteLostError(f"site {site!r}", f"{site} cannot take part: it sends {error}"))
             return Frame({"status": "refused", "why": str(error), "subject": error.subject}).pack()
@@ -106,7 +107,7 @@ class Coordinator:
         return answer
 
     def watch(self) -> None:
-        """Leave sites behind that have given no sign of life; to be called now and then."""
+        """Leave sites without a sign of life behind; call this periodically."""
         with self._change:
             now = self._clock()
             silent = [site for site in self.present if site not in self._done]
@@ -116,7 +117,7 @@ class Coordinator:
             self._name_idle(now)
 
     def _name_idle(self, now: float) -> None:
-        """Log now and then which sites are alive, but compute while others wait for longer than the deadline."""
+        """Log periodically which sites are alive but have kept others waiting for longer than the deadline."""
         waiting = {site for meeting in self._meetings.values() if meeting.reply is None for site in meeting.frames}
         active = [site for site in self.present if site not in self._done]
         idle = [site for site in active if site not in waiting and now - self._heard[site] > self.deadline]
@@ -128,7 +129,7 @@ class Coordinator:
             self._due = now + AGAIN * self.deadline
 
     def _meet(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site tells something that all are to know, and waits for what the others tell."""
+        """All-gather: take the value of a site and wait for those of the others."""
         meeting = self._meetings.get((epoch, step))
         if meeting is None or meeting.reply is None:
             if news := self._news(site, epoch):
@@ -147,18 +148,18 @@ class Coordinator:
             if set(meeting.frames) >= set(self.present):
                 self._conclude(meeting, (epoch, step))
             self._require_all(meeting)
-        told = meeting  # what has been concluded holds, also for who hears of it when the next epoch has begun
+        told = meeting  # a conclusion holds, even if a site reads it after the next epoch has begun
         return self._wait(lambda: told.reply or self._news(site, epoch))
 
     def _require_all(self, meeting: Meeting) -> None:
-        """Stop where somebody waits for a site that has come to the end of its script."""
+        """Stop the run if a site waits for another whose script has ended."""
         ended = [site for site in self.present if site in self._done and site not in meeting.frames]
         if ended and meeting.frames and meeting.reply is None and self._stopped is None:
             why = f"the script of {few(ended)} has ended, where others go on: all must make the same calls"
             self._stop(SiteLostError(f"site {ended[0]!r}", why))
 
     def _conclude(self, meeting: Meeting, at: tuple[int, int]) -> None:
-        if bad := meeting.refuse(self.present, self.resting):  # they rest, and the round is played again
+        if bad := meeting.refuse(self.present, self.resting):  # they rest, and the round is replayed
             self._begin()
             self.resting, self.refused = [*self.resting, *bad], self.refused | bad
             return LOG.warning("%s", "; ".join(f"{site} {why}" for site, why in bad.items()))
@@ -175,17 +176,17 @@ class Coordinator:
             played = {site: said[site]["round"] for site in said}
             self.resting = [site for site, many in played.items() if many < max(played.values())]
             about["resting"] = self.resting
-            self._state = None  # that of another run
+            self._state = None  # it belongs to another run
         meeting.reply = Frame(about, tuple(tensors))
-        self._meetings[at] = meeting  # which a new epoch has not taken away
-        self._lost_at = {place: many for place, many in self._lost_at.items() if place[0] >= at[1]}  # others have come
+        self._meetings[at] = meeting  # restored if a new epoch has dropped it
+        self._lost_at = {place: many for place, many in self._lost_at.items() if place[0] >= at[1]}  # others arrived
         ended = [at for at, one in self._meetings.items() if one.reply is not None]
-        for at in ended[:-2]:  # everybody has read it, or would not have come to the next one
+        for at in ended[:-2]:  # all sites have read it: they have reached the next one
             del self._meetings[at]
         self._change.notify_all()
 
     def _agree(self) -> dict[str, Any]:
-        """All have played the round: let those in who want to come back, and let those work who were let in before."""
+        """Commit a round that all have played: admit rejoining sites, and activate those admitted before."""
         new = [site for site in self._wanting if site not in self.present]
         if not new and not self.resting:
             return {}
@@ -198,9 +199,9 @@ class Coordinator:
         return {"next": self._told()}
 
     def _begin(self) -> None:
-        """Begin an epoch; conclusions stay for those who have not read them yet.
+        """Begin an epoch; conclusions are kept for sites that have not read them yet.
 
-        Sites that were learning what they had missed come back after another round: the others are on their way.
+        Sites that were still catching up rejoin after another round, since the others have moved on.
         """
         for site in self._catching_up:
             self.present.remove(site)
@@ -217,7 +218,7 @@ class Coordinator:
         return {name: getattr(self, name) for name in ("epoch", "present", "resting", "lost", "refused")}
 
     def _news(self, site: str, epoch: int) -> Frame | None:
-        """Return what a site must know before anything else."""
+        """Return what a site must know first: the run has stopped or ended, the site is away, or an epoch began."""
         if self._stopped is not None:
             return Frame({"status": "stop", **self._stopped})
         if site not in self.present:
@@ -234,14 +235,14 @@ class Coordinator:
         return found
 
     def _hello(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site begins: for the first time, or again after its process has ended, so that it is to come back."""
+        """Greet a starting process; ``known``: the site has started before, and so has to rejoin."""
         return Frame({"status": "ok", "known": self._lives.greet(site, asked.about["life"])})
 
     def _beat(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         return self._news(site, epoch) or Frame({"status": "ok"})
 
     def _missing(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site waits for messages of others, which have not come yet."""
+        """Handle a site that still waits for messages of others."""
         if news := self._news(site, epoch):
             return news
         self._catching_up.discard(site)
@@ -261,7 +262,7 @@ class Coordinator:
         return self._news(site, epoch) or Frame({"status": "ok"})
 
     def _give(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site gives what everybody may know of the run, for those that come back."""
+        """Store the public state of the run, given by a site, for rejoining sites."""
         eldest = next((one for one in self.present if one not in self.resting), None)
         if (news := self._news(site, epoch)) is None and self._state is None and site == eldest:
             self._state = Frame({"status": "ok", "run": asked.about.get("run")}, tuple(asked.tensors))
@@ -272,7 +273,7 @@ class Coordinator:
         return self._wait(lambda: self._news(site, epoch) or self._state)
 
     def _back(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
-        """A site that was left behind wants to come back."""
+        """Queue a site that was left behind for rejoining, and wait until it is admitted."""
         if site not in self.present and site not in self._wanting:
             self._wanting.append(site)
 

@@ -1,4 +1,4 @@
-"""How messages get from one site to the coordinator, and into the mailboxes of others, where they wait until due."""
+"""Delivery of messages from a site to the coordinator and to the mailboxes of others, which hold them until due."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, OtherVersionError, printable
 
 COORDINATOR = "coordinator"
-FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0  # seconds until something that has failed is tried again, twice as many each time
-AHEAD = 4  # epochs that a message may be ahead of its reader
-WAITING = 1000  # messages of one sender that may wait
-DESCRIBED = 2**16  # bytes of a message's description, at most, which may take 40 times as many in memory
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 1.0  # seconds before a retry, doubled each time
+AHEAD = 4  # epochs by which a message may be ahead of its reader
+WAITING = 1000  # maximum number of waiting messages per sender
+DESCRIBED = 2**16  # maximum bytes of a message's description, which may take 40 times as many in memory
 
 
 class Mailbox:
-    """Holds each message for an epoch and a step once; nothing comes of damaged, late, doubled or strangers' ones.
+    """Holds each message for an epoch and a step once; discards damaged, late and duplicate ones, and unknown senders'.
 
-    ``limit`` are bytes of one sender that may wait, so that nobody takes the room of others, in 1,000 messages at most.
+    ``limit`` is the maximum of waiting bytes per sender, in at most 1,000 messages: no sender takes the room of others.
     """
 
     def __init__(self, sites: Collection[str], limit: int = 2**32) -> None:
@@ -33,10 +33,10 @@ class Mailbox:
         self._epoch, self._step = 0, 0
         self._come = threading.Condition()
         self._frames: dict[tuple[int, int, str], tuple[Frame, int]] = {}
-        self._held = {site: [0, 0] for site in self.sites}  # messages and bytes that wait, by sender
+        self._held = {site: [0, 0] for site in self.sites}  # waiting messages and bytes by sender
 
     def put(self, sender: str, content: bytes) -> str:
-        """Take a message in, and return what has become of it: ``"ok"``, or why the sender might send it again."""
+        """Accept a message and return the outcome: ``"ok"``, or the reason why it was not accepted."""
         try:
             frame = Frame.unpack(content, DESCRIBED)
         except FrameError:
@@ -60,14 +60,14 @@ class Mailbox:
         return "ok"
 
     def turn_to(self, epoch: int, step: int) -> None:
-        """Forget what was due before a step."""
+        """Advance to a step and discard messages for earlier steps."""
         with self._come:
             self._epoch, self._step = epoch, step
             for at in [at for at in self._frames if at[:2] < (epoch, step)]:
                 self._remove(at)
 
     def wait(self, senders: Sequence[str], seconds: float) -> list[str]:
-        """Wait for messages of this step, and return whose have not come."""
+        """Wait for messages of this step and return the senders that are still missing."""
 
         def missing() -> list[str]:
             return [one for one in senders if (self._epoch, self._step, one) not in self._frames]
@@ -77,7 +77,7 @@ class Mailbox:
             return missing()
 
     def take(self, sender: str) -> Frame:
-        """Return the message of this step that has come from a site."""
+        """Remove and return the message of this step from a sender."""
         with self._come:
             return self._remove((self._epoch, self._step, sender))
 
@@ -89,27 +89,27 @@ class Mailbox:
 
 
 class Link(Protocol):
-    """How bytes get from the site ``name`` to the coordinator and to the others of ``sites``, an order alike at all."""
+    """Connects the site ``name`` to the coordinator and the others of ``sites``, in the same order at all sites."""
 
     name: str
     sites: tuple[str, ...]
 
     def open(self, mailbox: Mailbox) -> None:
-        """Let messages of other sites come into a mailbox."""
+        """Direct messages of other sites into a mailbox."""
 
     def ask(self, content: bytes) -> bytes:
-        """Return the coordinator's answer; a ConnectionError where there is none."""
+        """Return the coordinator's answer; raise a ConnectionError if there is none."""
 
     def push(self, to: str, content: bytes) -> str:
-        """Put a message into another site's mailbox, and return its answer; a ConnectionError where there is none."""
+        """Put a message into another site's mailbox and return its answer; raise a ConnectionError if there is none."""
 
 
 class Delivery:
-    """Sends messages again until they have come, and counts what has left this site, in ``sent``, by kind and receiver.
+    """Resends messages until they arrive, and counts in ``sent`` what has left this site, by kind and receiver.
 
-    ``patience`` are seconds for which a coordinator that does not answer is asked again. Every message says ``place``,
-    the epoch and step of the run, and ``life``, which tells this process from one before it, whose messages may come
-    late.
+    ``patience`` is the time in seconds for which an unresponsive coordinator is asked again. Every message carries
+    ``place``, the epoch and step of the run, and ``life``, the incarnation of this process, since messages of an
+    earlier one may arrive late.
     """
 
     def __init__(self, link: Link, patience: float) -> None:
@@ -123,12 +123,12 @@ class Delivery:
         self._closed, self._why = threading.Event(), ""
 
     def frame(self, about: Mapping[str, Any], tensors: Sequence[Tensor] = ()) -> bytes:
-        """Return a message from where the run is."""
-        epoch, step = self.place  # read at once, as signs of life come from another thread
+        """Return a message stamped with the current place in the run."""
+        epoch, step = self.place  # read at once, since heartbeats come from another thread
         return Frame({**about, "epoch": epoch, "step": step, "life": self.life}, tensors).pack()
 
     def ask(self, content: bytes | Callable[[], bytes], patience: float | None = None) -> Frame:
-        """Return the coordinator's answer to a message, or to what is made anew whenever it is asked again."""
+        """Return the coordinator's answer to a message; a function makes a new message for every attempt."""
         end, pause = time.monotonic() + (self.patience if patience is None else patience), FIRST_PAUSE
         self._require_open()
         while True:
@@ -151,12 +151,12 @@ class Delivery:
                 pause = min(2 * pause, LONGEST_PAUSE)
 
     def say(self, about: Mapping[str, Any], patience: float) -> None:
-        """Tell the coordinator something that it may as well not hear."""
+        """Send the coordinator a message on a best-effort basis."""
         with _quietly():
             self.ask(self.frame(about), patience)
 
     def push(self, what: str, to: str, content: bytes) -> None:
-        """Send a message to a site, in a thread of its own, until it has come or its epoch is over."""
+        """Send a message to a site in a background thread until it arrives or its epoch is over."""
         self.count(what, to, len(content))
         self._sending = [one for one in self._sending if not one.done()]
         try:
@@ -166,21 +166,21 @@ class Delivery:
             raise
 
     def count(self, what: str, to: str, size: int) -> None:
-        """Count a message."""
+        """Count a sent message."""
         with self._lock:
             many, before = self.sent.get((what, to), (0, 0))
             self.sent[what, to] = many + 1, before + size
 
     def beat(self, seconds: float) -> None:
-        """Give a sign of life now and then, until `close`."""
+        """Send a heartbeat periodically until `close`."""
         threading.Thread(target=self._beats, args=(seconds,), name="graphcollab-beat", daemon=True).start()
 
     def drain(self) -> None:
-        """Wait until all that is to be sent is sent, a minute at most."""
+        """Wait until all outstanding messages are sent, for at most a minute."""
         wait([one for one in self._sending if not one.cancelled()], min(self.patience, 60.0))
 
     def close(self, why: str = "this site has left the run") -> None:
-        """Send nothing any more; a SiteLostError says why, where something is to be sent all the same."""
+        """Stop sending; later attempts to send raise a SiteLostError with the reason."""
         self._why = self._why or why
         self._closed.set()
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -1,4 +1,4 @@
-"""`job` and `allow`: the files by which NVIDIA FLARE plays a run between sites. Neither needs FLARE itself."""
+"""`job` and `allow`: write the files with which NVIDIA FLARE plays a run between sites. Neither needs FLARE itself."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Seconds = Annotated[float, Positive]
 
 @checked
 def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) -> Path:
-    """Write the folder of a FLARE job that lets all connected sites play their scripts; it holds no code.
+    """Write the folder of a FLARE job in which all connected sites run their scripts; it contains no code.
 
     Args:
-        folder: New folder; its name is the job's.
+        folder: New folder; its name is the name of the job.
         deadline: Seconds without a sign of life after which a site is left behind.
-        at_least: How many sites must be left for the run to go on. The job starts with all that are connected.
+        at_least: Minimum number of sites for the run to continue. The job starts with all connected sites.
 
     Returns:
         The folder.
@@ -54,19 +54,19 @@ def job(folder: str | Path, *, deadline: Seconds = 60.0, at_least: Count = 1) ->
 
 @checked
 def allow(kit: str | Path) -> Path:
-    """Let a startup kit take part in runs: what a site's administrator, and that of the server, do once.
+    """Enable a startup kit for runs; the administrators of every site and of the server do this once.
 
-    It writes ``local/resources.json``, beside the ``resources.json.default`` of the kit, or adds to the one that is
-    there: jobs may name the classes of this package and those two of FLARE's by which sites call each other (in a new
-    file no others; FLARE's list has some that read files or send logs); a killed job is started again, also when the
-    machine comes back; errors stay at the site; and the server keeps its jobs in its kit, not in ``/tmp``. In
-    ``local/authorization.json``, likewise, no job may bring code, which FLARE lets administrators do by default.
+    Writes ``local/resources.json`` beside the kit's ``resources.json.default``, or extends an existing file: jobs may
+    name the classes of this package and the two FLARE classes through which sites call each other (in a new file, no
+    others; FLARE's default list has classes that read files or send logs); a killed job is restarted, also after a
+    reboot of the machine; errors stay at the site; and the server keeps its jobs in its kit, not in ``/tmp``. Likewise,
+    ``local/authorization.json`` forbids jobs to bring code, which FLARE allows administrators by default.
 
     Args:
-        kit: The folder of a site or of the server, as FLARE's ``nvflare provision`` makes it.
+        kit: The folder of a site or of the server, made by FLARE's ``nvflare provision``.
 
     Returns:
-        The file.
+        The path of ``local/resources.json``.
     """
     local = Path(kit).absolute() / "local"
     path, given = local / "resources.json", local / "resources.json.default"

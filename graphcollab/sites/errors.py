@@ -1,4 +1,4 @@
-"""What can go wrong between sites, and what other sites may read of an error."""
+"""Errors between sites, and what an error discloses to other sites."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ KINDS = frozenset(
     {"architecture", "checkpoint", "class", "column", "data", "file", "graph", "job", "listeners", "method", "model"}
     | {"name", "node", "part", "phase", "run", "script", "settings", "site", "table"}
 )
-"""First words of subjects: other sites may read one of them, and not the name after it."""
+"""First words of subjects: other sites may read such a word, but not the name after it."""
 
 
 class SiteLostError(ProcessLostError):
-    """A site is gone, and the run cannot go on without it; the message names it."""
+    """A site is lost, and the run cannot continue without it; the message names it."""
 
 
 class RoundLost(BaseException):
-    """A site was lost or has come back (``told``): the round is played again. No error: for the loop over rounds."""
+    """A site was lost or has rejoined (``told``): the round is replayed. No error, but a signal to the round loop."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         super().__init__("the round is played again")
@@ -34,18 +34,18 @@ class LeftBehind(RoundLost):
 
 
 def as_shared(error: BaseException, site: str) -> dict[str, str]:
-    """Return an error as other sites read it, by `as_value`, with its `kind_of`; its message may quote a sample."""
+    """Return an error for other sites, by `as_value` and `kind_of`; its message stays, since it may quote a sample."""
     return as_value(error, f"{site} {failure(error)}; its message stays there") | {"subject": kind_of(error)}
 
 
 def failure(error: BaseException) -> str:
-    """Return what other sites read of how a site has failed: the class of the error and what `kind_of` says."""
+    """Return what other sites read about a failure: the class of the error and its `kind_of`."""
     about = kind_of(error)
     return f"has failed with a {type(error).__name__}{f' ({about})' if about else ''}"
 
 
 def kind_of(error: BaseException) -> str:
-    """Return the name of a setting, the kind of another subject, or what the operating system says of its errors."""
+    """Return the name of a setting, the kind of another subject, or the operating system's text for its own errors."""
     if isinstance(error, OSError) and isinstance(error.errno, int):
         return os.strerror(error.errno)
     subject = error.subject if isinstance(error, GraphcollabError) else ""
@@ -56,7 +56,7 @@ def kind_of(error: BaseException) -> str:
 
 
 def received(value: Mapping[str, str]) -> Exception:
-    """Return the error to raise here for one elsewhere, given by `as_value` and perhaps the ``site`` that raised it."""
+    """Return the error to raise here for one raised elsewhere, given by `as_value` and possibly its ``site``."""
     site, *parts = (str(value.get(part, "")) for part in ("site", *PARTS))
     error = from_value(dict(zip(PARTS, parts, strict=True)))
     error.received = True  # type: ignore[attr-defined]
@@ -66,5 +66,5 @@ def received(value: Mapping[str, str]) -> Exception:
 
 
 def is_received(error: BaseException) -> bool:
-    """Tell whether an error was raised because of one at another site."""
+    """Return whether an error was raised because of an error at another site."""
     return getattr(error, "received", False)

@@ -1,4 +1,4 @@
-"""`Frame`: what one message between sites holds, as bytes that are checked before they are believed."""
+"""`Frame`: the content of one message between sites, serialized as bytes that are validated before use."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from torch import Tensor
 from graphcollab._base.errors import DamagedError
 
 MAGIC = b"graphcollab 1\n"
-AXES, NESTED, TENSORS = 32, 100, 10_000  # at most, of a tensor, of a description and of a frame
-DESCRIBED = 2**24  # bytes of a description, at most, of which every one may take 40 in memory
-HEAD = struct.Struct("<16sI")  # a checksum of all that follows it, and the length of the description
+AXES, NESTED, TENSORS = 32, 100, 10_000  # maxima of a tensor, of a description and of a frame
+DESCRIBED = 2**24  # maximum bytes of a description, each of which may take 40 in memory
+HEAD = struct.Struct("<16sI")  # checksum of everything after it, and length of the description
 TYPES = {
     str(kind).removeprefix("torch."): kind
     for kind in (
@@ -27,9 +27,9 @@ TYPES = {
     )
 }
 
-ERROR = {"module": 200, "name": 100, "subject": 200, "message": 2000}  # characters of the parts of an error
-LONGEST = {"what": 1000, "life": 64, "why": 2000, "site": 200, **ERROR}  # characters of a text that a peer may set
-LINE = 200  # characters of it in a line of a log
+ERROR = {"module": 200, "name": 100, "subject": 200, "message": 2000}  # maximum characters of the parts of an error
+LONGEST = {"what": 1000, "life": 64, "why": 2000, "site": 200, **ERROR}  # maximum characters of texts set by a peer
+LINE = 200  # maximum characters of such a text in a log line
 
 ALWAYS = {"verb": str, "epoch": int, "step": int, "life": str}
 FIELDS = ALWAYS | {
@@ -42,15 +42,15 @@ FIELDS = ALWAYS | {
     "why": str,
     **dict.fromkeys(ERROR, str),
 }
-"""The types of what questions say; the value that a site tells the others is for them to read."""
+"""Types of the entries of questions; the value that a site sends to the others is for them to read."""
 
 
 class FrameError(DamagedError):
-    """Bytes that are no frame, or another one than was due: cut, changed, of another shape or number type."""
+    """Bytes that are no frame, or not the expected one: truncated, altered, or of another shape or number type."""
 
 
 class OtherVersionError(FrameError):
-    """Messages of another version of graphcollab."""
+    """The messages come from another version of graphcollab."""
 
     code = "version"
 
@@ -72,7 +72,7 @@ class Frame:
 
     @classmethod
     def unpack(cls, content: object, described: int = DESCRIBED) -> Frame:
-        """Return the frame that bytes hold, its description of ``described`` bytes at most; else a `FrameError`."""
+        """Return the frame in some bytes, its description of at most ``described`` bytes; else raise a `FrameError`."""
         if not isinstance(content, bytes):
             raise FrameError("message", f"a frame is bytes, got a {type(content).__name__}")
         start = len(MAGIC) + HEAD.size
@@ -118,7 +118,7 @@ class Frame:
         return cls(about, tuple(tensors))
 
     def require(self, *wanted: tuple[torch.dtype, tuple[int | None, ...]]) -> Frame:
-        """Check that the tensors have these number types and shapes, where None is any size; return the frame."""
+        """Check that the tensors have these number types and shapes (None: any size), and return the frame."""
         got = [(one.dtype, tuple(one.shape)) for one in self.tensors]
         fits = len(got) == len(wanted) and all(
             kind is other
@@ -134,12 +134,12 @@ class Frame:
 
 
 def wrong_message(site: str, why: object) -> FrameError:
-    """Return the error of a message of a site that is not as it should be."""
+    """Return the error for an invalid message of a site."""
     return FrameError(f"site {site!r}", f"a message of {site} is not as it should be: {why}")
 
 
 def question(content: object, verbs: Collection[str]) -> Frame:
-    """Return the question that bytes hold, with one of ``verbs``; a `FrameError` says what is wrong with them."""
+    """Return the question in some bytes, with one of ``verbs``; a `FrameError` says what is wrong with them."""
     asked = printable(Frame.unpack(content))
     for name, kind in FIELDS.items():
         if (name in ALWAYS or name in asked.about) and type(asked.about.get(name)) is not kind:
@@ -154,7 +154,7 @@ def question(content: object, verbs: Collection[str]) -> Frame:
 
 
 def printable(frame: Frame) -> Frame:
-    """Return a message whose texts for people are printable lines of bounded length, whatever a peer has sent."""
+    """Return a message whose human-readable texts are printable lines of bounded length, whatever a peer has sent."""
     about = {name: _line(value, LONGEST.get(name)) for name, value in frame.about.items()}
     if isinstance(lost := about.get("lost"), Mapping):
         about["lost"] = {_line(site, LONGEST["site"]): _line(why, LONGEST["why"]) for site, why in lost.items()}
@@ -162,7 +162,7 @@ def printable(frame: Frame) -> Frame:
 
 
 def clipped(text: object) -> str:
-    """Return a text as part of one line of a log."""
+    """Return a text clipped for use in one line of a log."""
     return str(_line(str(text), LINE))
 
 

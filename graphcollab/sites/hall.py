@@ -17,16 +17,16 @@ T = TypeVar("T")
 
 
 class Hall:
-    """A coordinator and the mailboxes of sites that are threads of this process; ``settings`` are `Coordinator`'s."""
+    """A coordinator, and sites as threads of this process with their mailboxes; ``settings`` are `Coordinator`'s."""
 
     def __init__(self, sites: Sequence[str], **settings: Any) -> None:
         self.sites, self.coordinator = tuple(sites), Coordinator(sites, **settings)
         self.mailboxes: dict[str, Mailbox] = {}
 
     def play(self, act: Callable[[Connection], T], here: str | None = None, **settings: Any) -> dict[str, T]:
-        """Let every site act in a thread of its own, and return what each returns, or raise the first error.
+        """Run ``act`` for every site in a separate thread, and return all results, or raise the first error.
 
-        The site ``here`` acts in the caller's thread, so that warnings name the caller; its error comes first.
+        The site ``here`` acts in the caller's thread, so that warnings name the caller; its error has precedence.
         """
 
         def work(name: str) -> T:
@@ -53,7 +53,7 @@ class Hall:
                 if here is not None:
                     acts = {here: _played(partial(work, here)), **acts}
             errors = [error for one in acts.values() if (error := one.exception()) is not None]
-            if errors:  # the cause, though sites that fail because of it may do so sooner
+            if errors:  # prefer the cause: sites that fail because of it may do so sooner
                 raise next((error for error in errors if not is_received(error)), errors[0])
             return {name: acts[name].result() for name in self.sites}
         finally:
@@ -62,7 +62,7 @@ class Hall:
 
 
 def _played(work: Callable[[], T]) -> Future[T]:
-    """Return what has come of work in this thread."""
+    """Do work in this thread and return its outcome as a future."""
     done: Future[T] = Future()
     try:
         done.set_result(work())

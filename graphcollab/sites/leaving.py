@@ -1,4 +1,4 @@
-"""`Leaving`: what would leave a site in a run, found out before anything does."""
+"""`Leaving`: what would leave a site in a run, determined before anything does."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Line:
     """One kind of message that leaves a site.
 
     Args:
-        what: What it holds; behind it number types and shapes.
-        to: The site that can read it; ``"everybody"``, the coordinator included; or, of what is added up, ``"the
-            coordinator; all: the sum"``.
-        messages: How many in the whole run.
-        bytes: Their size in all.
+        what: Its content, followed by number types and shapes.
+        to: The site that can read it; ``"everybody"``, including the coordinator; or, for summands, ``"the coordinator;
+            all: the sum"``.
+        messages: Number of messages in the whole run.
+        bytes: Their total size.
     """
 
     what: str
@@ -40,19 +40,19 @@ class Line:
 
 @dataclass(frozen=True)
 class Leaving:
-    """What would leave a site in a run, as found by a rehearsal of it among copies of the site; its text is a table.
+    """What would leave a site in a run, as found by a rehearsal among copies of the site; its text is a table.
 
-    Which sites exchange something may be drawn or found out in the run, so what goes to single sites is the most that
-    one got in the rehearsal. Models are larger where others have categories or classes that this one has not. Signs of
-    life, which hold nothing, are left out.
+    Which sites exchange messages may be drawn or determined during the run, so messages to single sites are listed with
+    the maximum that one site received in the rehearsal. Models are larger if others have categories or classes that
+    this site lacks. Heartbeats, which carry no content, are left out.
 
     Args:
-        site: The site.
-        method: The method's name.
-        sites: How many sites took part in the rehearsal.
+        site: Name of the site.
+        method: Name of the method.
+        sites: Number of sites in the rehearsal.
         rounds: Rounds of the run.
-        lines: One for each kind of message and each receiver.
-        told: What the method's pieces declare to tell others, by who reads it, see `Piece.told`.
+        lines: One line for each kind of message and each receiver.
+        told: Disclosures declared by the method's pieces, by recipient, see `Piece.told`.
     """
 
     site: str
@@ -64,7 +64,7 @@ class Leaving:
 
     @property
     def bytes(self) -> int:
-        """Bytes in all."""
+        """Total number of bytes."""
         return sum(line.bytes for line in self.lines)
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""`Ledger`: what a site has told of the columns of its table, so that a later job tells the same, or nothing."""
+"""`Ledger`: what a site has disclosed about its columns, so that a later job discloses the same, or nothing."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ from graphcollab._base.naming import few
 
 _VERSION = 1
 _PARTS = ("known", "sums", "squares", "names")
-_ROUNDING = 1e-12  # of a sum, whose last digits depend on the order of rows
+_ROUNDING = 1e-12  # relative to a sum, whose last digits depend on the order of rows
 
 Columns = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """A file of a site's own with all that it has told of the columns of its table.
+    """A local file of a site that records everything it has disclosed about the columns of its table.
 
-    From sums over two sets of rows others compute the sum over the rows in which they differ, which may be one. So a
-    column's counts, sums and names are told again as before, or not at all. Other sites have all that is in the file.
+    From sums over two sets of rows, others can compute the sum over the rows in which the sets differ, possibly a
+    single row. A column's counts, sums and names are therefore disclosed again unchanged, or not at all. Other sites
+    have everything that is in the file.
 
     Args:
         path: The file.
         site: Name of the site.
-        changes: Whether the owner of the data has said that others may compute what has changed.
-        writes: Whether what is settled is written down, which a rehearsal does not.
+        changes: Whether the owner of the data allows others to compute what has changed.
+        writes: Whether disclosures are written to the file; a rehearsal does not.
     """
 
     path: Path
@@ -40,7 +41,7 @@ class Ledger:
     writes: bool = True
 
     def settle(self, counts: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the counts to tell, written down beforehand; a ValueError says of what others were told before."""
+        """Record counts in the file, then return those to disclose; a ValueError says what others were told before."""
         columns, changed, told = self._read(), dict[str, int](), dict[str, dict[str, Any]]()
         for name, own in _by_column(counts).items():
             before = columns.setdefault(name, [])
@@ -68,7 +69,7 @@ class Ledger:
         )
 
     def _read(self) -> Columns:
-        """Return what was told of every column, by name, each time that it was something else."""
+        """Return the distinct disclosures about every column, by name."""
         try:
             stored = json.loads(self.path.read_text())
             if stored["version"] != _VERSION or not isinstance(stored["columns"], dict):
@@ -95,7 +96,7 @@ def _by_column(counts: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _are_alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell whether two things that are told of a column say the same of all that both are about."""
+    """Return whether two disclosures about a column agree in all parts that both have."""
     return all(_same(one[part], other[part], _rounding(one, part)) for part in one.keys() & other.keys())
 
 
@@ -108,7 +109,7 @@ def _same(one: Any, other: Any, rounding: float) -> bool:
 
 
 def _rounding(one: Mapping[str, Any], part: str) -> float:
-    """Return how far a sum may be off where rows come in another order."""
+    """Return the tolerance of a sum for another order of rows."""
     if one.get("sums") is None:
         return 0.0
     raw = one["squares"] + one["sums"] ** 2 / one["known"]

@@ -1,4 +1,4 @@
-"""What the coordinator keeps: what sites tell in a step, and which processes speak for them."""
+"""State of the coordinator: the messages of a step, and the processes that speak for the sites."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from graphcollab._base.errors import MismatchError, StateError
 from graphcollab.comm.arrivals import plausible
 from graphcollab.sites.frame import Frame, FrameError
 
-GREETINGS, FORMER = 100, 1000  # lives of a site that are remembered, at most
+GREETINGS, FORMER = 100, 1000  # maximum number of remembered incarnations per site
 
 
 @dataclass
 class Meeting:
-    """What has come for one step: ``frames``, by site, and the ``reply`` that all of them hear once all have come."""
+    """Messages of one step: ``frames`` by site, and the ``reply`` to all of them once all have arrived."""
 
     frames: dict[str, Frame] = field(default_factory=dict)
     reply: Frame | None = None
 
     def apart(self, site: str, senders: Sequence[str]) -> str:
-        """Say how a site is at another step of its run that waits for these here; nothing if it is not."""
+        """Return a message if a site waits for senders that are at another step of the run; empty otherwise."""
         there = {one: self.frames[one].about.get("what") for one in senders if one in self.frames and not self.reply}
         told = ", ".join([f"{site}: waits for models", *(f"{one}: {what}" for one, what in there.items())])
         return f"sites have come to different steps of the run ({told})" if there else ""
 
     def refuse(self, sites: Sequence[str], resting: Sequence[str]) -> dict[str, str]:
-        """Return which sites' summands can be no models, and why: of those that rest they are taken for 0."""
+        """Return the sites whose summands cannot be models, with reasons; such summands of resting sites become 0."""
         bad = {}
         for site in sites:
             frame = self.frames[site]
@@ -44,7 +44,7 @@ class Meeting:
         return bad
 
     def together(self, sites: Sequence[str]) -> tuple[dict[str, Any], list[Tensor]]:
-        """Return what these sites have told, or the sums of it where they ask for sums; an error if kinds differ."""
+        """Return the values of these sites, or their sums if sums are requested; an error if kinds differ."""
         frames = [self.frames[site] for site in sites]
         words = [[one.about.get(name) for name in ("what", "sum", "commit")] for one in frames]
         if len({str([*said, "round" in one.about]) for said, one in zip(words, frames, strict=True)}) > 1:
@@ -64,10 +64,11 @@ class Meeting:
 
 
 class Lives:
-    """Tells the process that speaks for a site from those before it, whose messages may come late.
+    """Distinguishes the process that speaks for a site from earlier ones, whose messages may arrive late.
 
-    A process draws its *life*, greets with it, and says it in every message. It speaks for its site from its next
-    message on: only who has got an answer to its greeting goes on, so a greeting that comes late changes nothing.
+    A process draws a *life*, its incarnation, greets with it, and sends it in every message. It speaks for its site
+    from its next message on: a process continues only after an answer to its greeting, so a late greeting changes
+    nothing.
     """
 
     def __init__(self, sites: Sequence[str]) -> None:
@@ -76,18 +77,18 @@ class Lives:
         self._now: dict[str, str] = {}
 
     def begun(self, site: str) -> bool:
-        """Tell whether a site has greeted."""
+        """Return whether a site has greeted."""
         return site in self._now or bool(self._greeted[site])
 
     def greet(self, site: str, life: str) -> bool:
-        """Hear a greeting, and return whether another process has spoken for the site before."""
+        """Register a greeting, and return whether another process has spoken for the site before."""
         now = self._now.get(site)
-        if life != now and life not in self._greeted[site]:  # else it asks once more, as it has got no answer
+        if life != now and life not in self._greeted[site]:  # otherwise it repeats an unanswered greeting
             self._greeted[site] = [*self._greeted[site], life][-GREETINGS:]
         return now not in (None, life)
 
     def speak(self, site: str, life: str) -> bool:
-        """Return whether a life speaks for its site from now on, in place of another; a `FrameError` if it may not."""
+        """Return whether a life replaces another as the speaker of its site; a `FrameError` if it has not greeted."""
         now, greeted = self._now.get(site), self._greeted[site]
         if life == now:
             return False
@@ -99,7 +100,7 @@ class Lives:
         return now is not None
 
     def require(self, site: str, life: str) -> None:
-        """Raise a `FrameError` for a life that has ended."""
+        """Raise a `FrameError` for a life that has been replaced."""
         if life in self._former[site]:
             raise FrameError(
                 f"site {site!r}", "messages of a process of this site that was started before the one that is there"

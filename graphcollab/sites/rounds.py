@@ -1,4 +1,4 @@
-"""`Rounds`: how sites play rounds that somebody may miss, and learn what they have missed."""
+"""`Rounds`: rounds that sites may miss, and how these sites catch up."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ from graphcollab.sites.errors import LeftBehind, RoundLost, SiteLostError
 
 
 class Rounds:
-    """The rounds of a run between sites: those that are lost are left behind, and come back between two rounds."""
+    """Rounds of a run between sites: lost sites are left behind, and rejoin between two rounds."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
         self._begun = False
-        self._handed = 0  # the epoch in which those that came back were told what they had missed
+        self._handed = 0  # the epoch in which rejoining sites received the state
 
     def commit(self) -> None:
         """Agree that a round has been played.
 
-        Who has told something has got all before it; so where nothing was sent from site to site since all have told
-        something, they have agreed already.
+        A site that has taken part in an all-gather has received everything before it. If nothing was sent from site to
+        site since the last all-gather, the sites have therefore already agreed.
         """
         here = self.connection
         if here.unsure or here.wanted or here.resting:
             here.tell("that a round has been played", commit=True)
 
     def play(self, act: Act, snapshot: Snapshot, restore: Restore, again: bool = False) -> None:
-        """Play a round, or what follows one; from its beginning where a site was lost in the middle of it.
+        """Play a round, or what follows one; replay it from the beginning if a site is lost in the middle.
 
-        ``act`` changes nothing of the state before all have agreed that it has been done. ``restore`` takes a
-        ``snapshot`` over where this site has missed rounds: they have been played then, unless ``again`` asks for the
-        one at hand.
+        ``act`` does not change the state before all sites have agreed that it is done. ``restore`` loads a ``snapshot``
+        if this site has missed rounds; these then count as played, unless ``again`` requests the current one.
         """
         self.connection.replays = True
         try:
@@ -52,14 +51,14 @@ class Rounds:
             self.connection.replays = False
 
     def begin(self, round_: int, evaluated: bool, forget: Act, snapshot: Snapshot, restore: Restore) -> None:
-        """Let sites that have played fewer rounds than others, as their checkpoints say, learn what they have missed.
+        """Let sites whose checkpoints have fewer rounds than others catch up.
 
-        A job may end while the last round is evaluated, so that some sites have saved what has come of that and others
-        have not. Then all ``forget`` it and make it again, since they have to take the same steps.
+        A job may end during the evaluation of the last round, after some sites have saved its result and before others
+        have. All sites then ``forget`` it and evaluate again, since they have to take the same steps.
         """
         here = self.connection
         self._begun = True
-        if here.past.recalls:  # this site has begun before, and will hear in the first round that it was left behind
+        if here.past.recalls:  # this site has begun before: the first round reports that it was left behind
             here.past.recall(None)
             return
         told, _ = here.tell("rounds played so far", [round_, evaluated], round=round_)
@@ -71,7 +70,7 @@ class Rounds:
             issue("other-run", f"site {here.name!r}", f"{played}, and others have played more: {goes_on}")
             try:
                 restore(here.take())
-            except ValueError as error:  # such as: another phase has begun
+            except ValueError as error:  # for example, another phase has begun
                 cure = "Bring its newer checkpoints back, or let all sites start afresh, in other checkpoint= folders"
                 message = f"{played}, and cannot go on where others are: {error}. {cure}"
                 raise ConflictError("checkpoint", message) from error
@@ -84,14 +83,14 @@ class Rounds:
                 self.connection.come_back()
                 return restore(self.connection.take())
             except RoundLost:
-                continue  # somebody else was lost in the meantime
+                continue  # another site was lost in the meantime
             except ValueError as error:
                 here = self.connection.name
                 raise SiteLostError(f"site {here!r}", f"{here} was left behind: {error}") from error
 
     @property
     def _eldest(self) -> str:
-        """The first site that has not just come back."""
+        """The first site that has not just rejoined."""
         here = self.connection
         return next(site for site in here.present if site not in here.resting)
 

@@ -1,4 +1,4 @@
-"""`site`: one party of a run between parties, each of which keeps its data."""
+"""`site`: one party of a run between parties that keep their data."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ T = TypeVar("T")
 Name = Annotated[str, "the name on this site's certificate, as text"]
 Names = Annotated[Sequence[str], "a list of names of sites"]
 
-GHOSTS = 3  # other sites of a rehearsal, where their names are not known
+GHOSTS = 3  # other sites of a rehearsal if their names are unknown
 
 ONE_RUN: Mapping[str, str] = {
     "tasks": "each site has its own samples, which it gives to site(...)",
     "graph": "each site says by listeners= who hears it",
     **BETWEEN_PARTIES,
 }
-"""Settings of `Site.run` that are refused."""
+"""Settings that `Site.run` refuses, with reasons."""
 
 MANY_RUNS: Mapping[str, str] = {"n_jobs": "all sites play the same run at a time", **BETWEEN_PARTIES}
-"""Settings of `Site.compare` and `Site.benefit` that are refused."""
+"""Settings that `Site.compare` and `Site.benefit` refuse, with reasons."""
 
 
 @checked
@@ -74,25 +74,26 @@ def site(
     tell_changes: bool = False,
     **settings: Any,
 ) -> Site:
-    """Take part in a run between sites, each of which keeps its data: say who this is, what it has, and who may listen.
+    """Take part in a run between sites that keep their data: set this site's name, samples and listeners.
 
-    Every site runs a script of its own, which calls this once and then, like all others, `Site.run`, `Site.benefit` or
-    `Site.compare`. NVIDIA FLARE starts it and connects the sites: docs/deploying.md says how, docs/threat_model.md what
-    is told to whom. Started by hand, a script can be rehearsed, by ``dry_run``.
+    Every site runs its own script, which calls this function once and then, like all others, `Site.run`, `Site.benefit`
+    or `Site.compare`. NVIDIA FLARE starts the scripts and connects the sites: docs/deploying.md explains how, and
+    docs/threat_model.md what is disclosed to whom. A script started by hand can be rehearsed with ``dry_run``.
 
     Args:
         name: Name of this site, as on its certificate.
-        data: Its own samples: a table, see `Tasks.from_frame`, or a pair (inputs, targets), see `Tasks.from_arrays`.
-        target: Column of targets, the same at all sites. Default: ``"y"``, if it is a table.
-        listeners: Sites that may hear this one's models. Default: all.
-        dry_run: Whether nothing is to leave this site: what is called returns a `Leaving`, which lists what would, and
-            all rounds are rehearsed in this process, among copies of the site, without callbacks. Names are of the
-            other sites; ``True`` stands for the listeners, or three others.
-        ledger: File of the counts and sums of its columns that others were told, so that later jobs tell the same ones,
-            or none. Default: ``NAME.told.json`` beside the script that FLARE starts. A rehearsal only reads it, if
-            named.
+        data: The site's own samples: a table, see `Tasks.from_frame`, or a pair (inputs, targets), see
+            `Tasks.from_arrays`.
+        target: Column of targets, the same at all sites. Default: ``"y"``, if the data is a table.
+        listeners: Sites that may hear this site's models. Default: all.
+        dry_run: Rehearse: nothing leaves this site. All rounds are played in this process among copies of the site,
+            without callbacks, and `Site.run` returns a `Leaving`, which lists what would leave. Give the names of the
+            other sites, or ``True`` for the listeners or, if they are not named, three others.
+        ledger: File of the counts and sums of columns that were disclosed to others, so that later jobs disclose the
+            same ones, or none. Default: ``NAME.told.json`` beside the script that FLARE starts. A rehearsal only reads
+            it, if named.
         tell_changes: Whether others may be told of other rows than before, and so compute what the changed rows hold.
-        settings: Other settings of how tasks are made, the same at all sites: those of `Tasks.from_frame`, or of
+        settings: Other settings for making tasks, the same at all sites: those of `Tasks.from_frame` or
             `Tasks.from_arrays`.
 
     Example:
@@ -119,7 +120,7 @@ def site(
 
 @dataclass(frozen=True)
 class Site:
-    """A site that takes part in runs with others; `site` makes it, and says what its fields mean."""
+    """A site that takes part in runs with others; made by `site`, which documents its fields."""
 
     name: str
     data: Any = dataclasses.field(repr=False)
@@ -130,19 +131,20 @@ class Site:
     tell_changes: bool = False
 
     def run(self, method: Method | Phases, model: Any, *, rounds: Count, **settings: Any) -> Result | Leaving:
-        """Let the sites train their models together; the same call at all of them.
+        """Train the models of all sites together; all sites make the same call.
 
-        Where a site is lost the others go on without it, and it may come back: `graphcollab.sites`; started again, it
-        goes on from a ``checkpoint=`` folder of its own.
+        If a site is lost, the others go on without it, and it may rejoin: see `graphcollab.sites`. A restarted site
+        resumes from its own ``checkpoint=`` folder.
 
         Args:
-            method: The method.
+            method: The collaboration method.
             model: A module, or a function that makes one, of the tasks if it takes an argument; see `graphcollab.run`.
-            rounds: Rounds to play.
+            rounds: Number of rounds.
             settings: Other settings of `graphcollab.run`, such as ``seed`` and ``checkpoint``.
 
         Returns:
-            What `graphcollab.run` returns: the history of all sites, and the model of this one.
+            The result of `graphcollab.run`: the history of all sites, and the model of this one. In a rehearsal, a
+            `Leaving`.
         """
 
         def play(here: Site) -> Result:
@@ -159,7 +161,7 @@ class Site:
                     )
                 if not self.dry_run:
                     return run(method, tasks, model, graph, rounds=rounds, **settings)
-                with own_filter("ignore"):  # what copies of one site find out says nothing
+                with own_filter("ignore"):  # findings about copies of one site are meaningless
                     return run(method, tasks, model, graph, rounds=rounds, **settings | {"checkpoint": None})
 
             return here._meet(act)
@@ -173,15 +175,15 @@ class Site:
         return self._rehearse_run(play, method, rounds, settings.get("checkpoint"))
 
     def compare(self, methods: Any, model: Any, **settings: Any) -> Comparison:
-        """Compare methods as `graphcollab.compare` does, on the sites' own samples, split anew for every seed."""
+        """Compare methods like `graphcollab.compare`, on the sites' own samples, split anew for every seed."""
         return self._many("compare", settings, lambda: compare(methods, self.tasks, model, **settings))
 
     def benefit(self, model: Any, **settings: Any) -> Benefit:
-        """Find out which sites gain by collaborating, as `graphcollab.benefit` does, each with its own samples."""
+        """Determine which sites benefit from collaborating, like `graphcollab.benefit`, each with its own samples."""
         return self._many("benefit", settings, lambda: benefit(self.tasks, model, **settings))
 
     def tasks(self, seed: int = 0) -> Tasks:
-        """Return the tasks of all sites, of which this one has its own samples, split by a seed."""
+        """Return the tasks of all sites, with the samples of this one only, split by a seed."""
         return self._meet(lambda connection: self._tasks(connection, seed))
 
     def _rehearse_run(
@@ -189,9 +191,9 @@ class Site:
     ) -> Leaving:
         if given := Checkpoint.of(check_setting("checkpoint", Checkpoints, checkpoint)):
             with suppress(InUseError), hold_folder(given.folder):
-                pass  # it can be written to
-        try:  # what is wrong with the own samples, before others get copies of them
-            with own_filter("ignore"):  # the rehearsal warns
+                pass  # only checks that the folder is writable
+        try:  # find errors in the own samples before copying them
+            with own_filter("ignore"):  # the rehearsal itself warns
                 told_by_site(self.name, self.data, **{"seed": 0, **self.settings})
         except ValueError as told:
             raise told.__cause__ or told from None
@@ -223,14 +225,14 @@ class Site:
         return tasks_of_site(Gathering(connection), self.name, self.data, **own)
 
     def _ledger(self, connection: Connection) -> Ledger | None:
-        """Return what this site has told before, which nobody keeps outside of jobs unless a file is named for it."""
+        """Return the ledger of this site; outside of jobs there is none unless its file is named."""
         path = self.ledger
         if path is None and connection.folder is not None:
             path = connection.folder / f"{quote(self.name, safe=' ')}.told.json"
         return None if path is None else Ledger(path, self.name, self.tell_changes, writes=not self.dry_run)
 
     def _meet(self, act: Callable[[Connection], T]) -> T:
-        """Do something with the other sites; what fails here fails at all of them."""
+        """Act together with the other sites; an error here is raised at all of them."""
         connection = CONNECTION.get()
         if connection is None:
             raise StateError(
@@ -251,7 +253,7 @@ class Site:
             return act(connection)
 
     def _graph(self, connection: Connection, tasks: Tasks) -> list[tuple[str, str]] | None:
-        """Return who may hear whom, as all sites say; None if everybody may hear everybody."""
+        """Return the edges (sender, listener) that all sites allow together; None if all pairs are allowed."""
         values, _ = connection.tell("who may hear this site", None if self.listeners is None else list(self.listeners))
         known = {*tasks.names}
         for sender, heard in values.items():
@@ -267,7 +269,7 @@ class Site:
         return [(sender, to) for sender in tasks.names for to in tasks.names if to in every[sender] - {sender}]
 
     def rehearse(self, act: Callable[[Site], object]) -> dict[str, Connection]:
-        """Let this site and others, with copies of its data, act in this process; return connections, by name."""
+        """Run ``act`` in this process for this site and others with copies of its data; return connections by name."""
         named = self.listeners if isinstance(self.dry_run, bool) else self.dry_run
         others = [name for name in named or [f"site {k}" for k in range(2, GHOSTS + 2)] if name != self.name]
         ghosts = {name: dataclasses.replace(self, name=name, listeners=None, ledger=None) for name in others}
@@ -279,7 +281,7 @@ class Site:
                 act(every[connection.name])
             return connection
 
-        with unlogged(COORDINATOR_LOG), unlogged(LOG):  # nobody runs a server here
+        with unlogged(COORDINATOR_LOG), unlogged(LOG):  # there is no server here
             return Hall(sorted(every), poll=1.0).play(play, here=self.name)
 
 

@@ -1,4 +1,4 @@
-"""`SiteStatistics`: statistics of samples that sites keep, reduced over all sites without sharing rows."""
+"""`SiteStatistics`: statistics of samples that stay at the sites, reduced over all sites without sharing rows."""
 
 from __future__ import annotations
 
@@ -36,36 +36,37 @@ OF_TABLES = (
     *("node", "target", "event", "weight", "group", "val_fraction", "test_fraction", "stratify", "seed", "pooled"),
     *("standardize_target", "indicator_above", "categories", "preparation", "refit", "loss", "metric", "class_weight"),
 )
-"""Settings of `Tasks.from_frame` that must be the same at all sites; of others their effect is compared."""
+"""Settings of `Tasks.from_frame` that must be the same at all sites; for other settings, their effect is compared."""
 _MAY_DIFFER = {"statistics", "tokenizer"}
 
 
 class Everyone(Protocol):
-    """A meeting of sites. One that authenticates senders has their ``names``, too, in the order of the values."""
+    """A meeting of sites. If it authenticates senders, it also has their ``names``, in the order of the values."""
 
     def all_gather_object(self, value: Any, /) -> list[Any]:
-        """Send a JSON value and return those of all sites, in an order that is the same at all of them."""
+        """All-gather a JSON value: send it and return those of all sites, in the same order at all sites."""
 
 
 class SiteStatistics(Statistics):
     """Statistics at a site that keeps its samples and meets others that keep theirs.
 
-    What results is what all rows together would give with the same preparation, with those of other sites elsewhere, as
-    `Tasks.share` would leave it. A site sends at most three values, each a dict of JSON with an entry ``"failed"``:
+    The result equals that of all rows together with the same preparation, with the rows of other sites held elsewhere,
+    as after `Tasks.share`. A site sends at most three values, each a JSON dict with an entry ``"failed"``:
 
-    1. ``"agreement"``: version, name, settings, columns and what kind of values they hold; nothing of single rows.
-    2. ``"counts"``: of a table, how many rows may train and how many values are known, their sums and squared
-       deviations, and the names of categories and classes; where every site has means of its own, no sums.
-    3. ``"sizes"``: how many samples every split has, and of which classes those are that may train.
+    1. ``"agreement"``: version, name, settings, columns and the kinds of their values; nothing of single rows.
+    2. ``"counts"``: for a table, the number of rows that may train and of known values, their sums and squared
+       deviations, and the names of categories and classes; no sums if every site has its own means.
+    3. ``"sizes"``: the number of samples in every split, and the classes of those that may train.
 
-    Rows that may train are all but those kept for validation or testing by name, whichever a seed draws, or sums over
-    many draws would disclose every row. The name of a category that a single row has is sent, unless declared.
+    Rows that may train are all rows except those reserved for validation or testing by name, whichever a seed draws;
+    otherwise, sums over many draws would disclose every row. The name of a category is sent even if only a single row
+    has it, unless categories are declared.
 
     Args:
         name: Name of this site, text or a whole number.
-        meeting: How it meets the others.
-        rehearsed: Whether the others are not there, or have copies of this site's samples.
-        ledger: What the site has disclosed before. Default: this is not recorded.
+        meeting: The meeting with the other sites.
+        rehearsed: Whether the others are absent, or have copies of this site's samples.
+        ledger: Record of what the site has disclosed before. Default: nothing is recorded.
     """
 
     alone = False
@@ -77,11 +78,11 @@ class SiteStatistics(Statistics):
         self._order: list[int] = []
         self._names: tuple[str, ...] = ()
         self._first: dict[str, Any] = {}
-        self._common = False  # whether an error would be raised at all sites
+        self._common = False  # whether an error now would be raised at all sites
 
     @contextmanager
     def making(self, of: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> Iterator[None]:
-        """Let other sites know if something fails here while a builder makes tasks of some kind of data."""
+        """Report a failure to the other sites if one occurs while ``build`` makes tasks from a kind of data."""
         self._first = {"version": __version__, "site": self._site, "of": of, "settings": _alike(of, build, settings)}
         try:
             yield
@@ -96,7 +97,7 @@ class SiteStatistics(Statistics):
             raise
 
     def agree(self, facts: Mapping[str, Any], then: Callable[[Sequence[Mapping[str, Any]]], T]) -> T:
-        """Compare settings and facts of all sites."""
+        """Compare the settings and facts of all sites."""
 
         def agreed(received: Received) -> T:
             warn_of(of_spellings("the meeting of sites", self._names))
@@ -105,11 +106,11 @@ class SiteStatistics(Statistics):
         return self._together("agreement", {"facts": dict(facts)}, agreed)
 
     def pool(self, counts: Counts, then: Callable[[Counts], T]) -> T:
-        """Send the counts of this site, as far as they disclose no single value, and add up those of all."""
+        """Send the counts of this site, as far as they disclose no single value; ``then`` gets those of all."""
         return self._together("counts", self._disclosed(counts), lambda received: then(self._pooled(counts, received)))
 
     def union(self, tasks: Tasks, may_train: Split) -> Tasks:
-        """Send how many samples and which classes this site has."""
+        """Send the numbers of samples and the classes of this site, and return the tasks of all sites."""
         if tasks.cluster is not None:
             raise UnsupportedError("cluster", "cluster= cannot be given where sites keep their samples: leave it out")
         labels = None if tasks.classes is None else tasks.pools[may_train.pool].targets[may_train.index].unique()
@@ -160,7 +161,7 @@ class SiteStatistics(Statistics):
         return replace(tasks, splits=splits, names=self._names, node_id=name_ids(self._names), told=classes)
 
     def _together(self, about: str, value: Mapping[str, Any], then: Callable[[Received], T]) -> T:
-        """Send a value and return what follows from those of all sites; an error in this is raised at all of them."""
+        """Send a value and return ``then`` of those of all sites; an error in it is raised at all of them."""
         self._common = True
         out = then(self._meet(about, value))
         self._common = False
@@ -177,7 +178,7 @@ class SiteStatistics(Statistics):
             )
 
     def _meet(self, about: str, value: Mapping[str, Any], failed: str | None = None) -> Received:
-        """Send a value and return those of all sites, sorted by name; an error says which site has failed, and why."""
+        """Send a value and return those of all sites, sorted by name; an error names the site that failed, and why."""
         told = self.meeting.all_gather_object({"about": about, "failed": failed, **self._first, **value})
         if self._first:
             for known, one in zip(getattr(self.meeting, "names", ()), told, strict=False):
@@ -202,7 +203,7 @@ class SiteStatistics(Statistics):
 
 
 def _alike(of: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a builder that must be the same at all sites, as values of JSON."""
+    """Return the settings of a builder that must be the same at all sites, as JSON values."""
     every = settings_of(build, settings)  # raises before anything is sent
     names = OF_TABLES if of == "a table" else [name for name in every if name not in _MAY_DIFFER]
     found = {name: _said(every[name]) for name in names}
@@ -213,7 +214,7 @@ def _alike(of: str, build: Callable[..., Any], settings: Mapping[str, Any]) -> d
 
 
 def _said(value: Any) -> Any:
-    """Return a setting as a value of JSON, equal at sites where the setting is; of an array that there is one."""
+    """Return a setting as a JSON value, equal at sites with equal settings; for an array, only that there is one."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, str | int | float):

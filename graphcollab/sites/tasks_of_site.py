@@ -1,4 +1,4 @@
-"""`tasks_of_site`: the tasks of all sites, made at one that keeps its samples, by statistics over all."""
+"""`tasks_of_site`: make the tasks of all sites at one that keeps its samples, from statistics over all sites."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ def tasks_of_site(
 ) -> Tasks:
     """Make the tasks of all sites at one of them, which gives its own samples and meets the others.
 
-    They are the tasks that all samples together would make, with the others' elsewhere (`Tasks.share`). Means and
+    The tasks are those of all samples together, with the others' samples held elsewhere (`Tasks.share`). Means and
     deviations, categories and classes are those of all rows that may train, whatever is drawn, so other seeds disclose
-    nothing more. `SiteStatistics` says what this site sends: nothing of single rows but names of categories and
-    classes, some perhaps of one row. Declare categories, ``categories={"ward": ["A", "B"]}``, and no name is sent.
+    nothing more. `SiteStatistics` lists what this site sends: nothing of single rows except names of categories and
+    classes, which may each belong to one row. If categories are declared, ``categories={"ward": ["A", "B"]}``, no name
+    is sent.
 
-    What must be alike at all sites is compared first. If it differs, or a site fails, all sites raise the same
-    ``ValueError``, which names the site. What a failing site's own error says stays there, as its cause.
+    Settings and facts that must agree are compared first. If they differ, or a site fails, all sites raise the same
+    ``ValueError``, which names the site. The message of a failing site's own error stays there, as its cause.
 
     Args:
-        meeting: How this site meets the others.
-        site: Its name, text or a whole number.
-        data: Its table, as `Tasks.from_frame` takes one; or a pair (inputs, targets), see `Tasks.from_arrays`; or a
-            ``Dataset``, see `Tasks.from_samples`, by which pairs are read, too, where ``val`` or ``test`` are given.
-        rehearsed: Whether the others are not there, or have copies of this site's samples, so that one class is no
+        meeting: The meeting of this site with the others.
+        site: The site's name, text or a whole number.
+        data: The site's table, see `Tasks.from_frame`; or a pair (inputs, targets), see `Tasks.from_arrays`; or a
+            ``Dataset``, see `Tasks.from_samples`, which also reads pairs if ``val`` or ``test`` is given.
+        rehearsed: Whether the others are absent, or have copies of this site's samples, so that a single class is no
             error.
-        ledger: What this site has told of its columns before, which it tells again, or nothing.
-        build: Function that makes the tasks of a dict {site: data}, such as `graphcollab.llm.text_tasks`. Default: one
-            of those above.
+        ledger: Record of what this site has disclosed about its columns: it discloses the same again, or nothing.
+        build: Function that makes tasks from a dict {site: data}, such as `graphcollab.llm.text_tasks`. Default: one of
+            those above.
         settings: Settings of that function; the same at all sites.
 
     Raises:
-        ValueError: If sites differ in their versions of graphcollab, settings, columns, or kinds of samples, two have
-            one name, or one has no rows or cannot use them.
+        ValueError: If sites differ in their versions of graphcollab, settings, columns, or kinds of samples; if two
+            have the same name; or if one has no rows or cannot use them.
 
     Example:
         >>> from concurrent.futures import ThreadPoolExecutor
@@ -95,12 +96,12 @@ def tasks_of_site(
 
 
 def told_by_site(site: object, data: Any, **settings: Any) -> list[dict[str, Any]]:
-    """Return the JSON values that a site would send to others by `tasks_of_site` with these arguments; none leave it.
+    """Return the JSON values that a site would send to others in `tasks_of_site` with these arguments; none leaves it.
 
     Args:
         site: See `tasks_of_site`.
-        data: See there.
-        settings: See there.
+        data: See `tasks_of_site`.
+        settings: See `tasks_of_site`.
 
     Example:
         >>> agreement, counts, sizes = told_by_site(

@@ -1,4 +1,4 @@
-"""`Sites`: the transport of a run whose nodes belong to parties that keep their data, and `Gathering`, of these."""
+"""`Sites`: the transport of a run between parties that keep their data; `Gathering`: the sites of a connection."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ SUMS = "what is added up: models, gradients, counters"
 VALUES = "what is agreed on, and how tables are prepared"
 
 CONNECTION: ContextVar[Connection | None] = ContextVar("connection", default=None)
-"""How this site takes part in the job that has started its script; None where it was started by hand."""
+"""The site's connection in the job that has started its script; None if the script was started by hand."""
 
 
 @dataclass(frozen=True)
 class Presence(Participation):
-    """Who takes part in a round between sites: whoever is there."""
+    """Participation in a round between sites: the nodes of all working sites."""
 
     def at_work(self, data: Data, env: Env) -> tuple[Tensor, Tensor]:
         there = cast(Any, env.plane.transport).working  # of `Sites`
@@ -40,11 +40,11 @@ class Presence(Participation):
 
 
 class Sites(Rounds, SharedTransport):
-    """One site of several that play the same run. Each shows its own progress, and keeps its own checkpoints.
+    """One of several sites that play the same run. Each shows its own progress and keeps its own checkpoints.
 
-    Models go from site to site along edges, and nowhere else; sums and what everybody may know go through the
-    coordinator. Where a site is lost the round is played again without it (`play`). What nodes have that are not there
-    is NaN, -1 or False here, so that nobody goes on with it unnoticed.
+    Models travel from site to site along edges, and nowhere else; sums and public values pass through the coordinator.
+    If a site is lost, the round is replayed without it (`play`). Values of absent nodes are NaN, -1 or False here, so
+    that their use does not go unnoticed.
     """
 
     is_main = True
@@ -58,7 +58,7 @@ class Sites(Rounds, SharedTransport):
 
     @property
     def working(self) -> Tensor:
-        """Which nodes belong to sites that take part in full, [K]."""
+        """Mask of the nodes whose sites are present and not resting, [K]."""
         there = [site in self.connection.present and site not in self.connection.resting for site in self._sites]
         return torch.tensor(there)[self.owner]
 
@@ -78,16 +78,16 @@ class Sites(Rounds, SharedTransport):
 
     @property
     def _others(self) -> list[tuple[int, str]]:
-        """The sites that are there besides this one, by number and name."""
+        """The other present sites, by number and name."""
         return [(p, one) for p, one in enumerate(self._sites) if one in self.connection.present and p != self.process]
 
     def where(self, node: int) -> str:
         return f"at {self._sites[int(self.owner[node])]}"
 
     def status(self, error: Exception | None = None) -> None:
-        """Let an error of this site be raised everywhere; that all goes well need not be said.
+        """Raise an error of this site at all sites; success needs no message.
 
-        A site whose disk is full, or fails otherwise, leaves instead, once rounds are played: the others go on.
+        Once rounds have begun, a site with an ``OSError``, such as a full disk, leaves instead: the others go on.
         """
         if isinstance(error, OSError) and self._begun:
             self.connection.leave(error)
@@ -103,14 +103,14 @@ class Sites(Rounds, SharedTransport):
         return [*values.values()]
 
     def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the sums of values over all sites that are there, which the coordinator makes."""
+        """Return the sums of values over all present sites, computed by the coordinator."""
         kinds = _kinds_of(value[None] for value in values)
         _, told = self.connection.tell(f"{SUMS} ({kinds})", tensors=values, add=True)
         sums = Frame({}, told[self.connection.name]).require(*((one.dtype, tuple(one.shape)) for one in values))
         return tuple(total.to(value.device) for total, value in zip(sums.tensors, values, strict=True))
 
     def all_reduce_disjoint(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return values [K] to which each site adds those of its own nodes, and sums of counts [K], added up here."""
+        """Return values [K], those of its own nodes from each site, and sums of counts [K], added up locally."""
         told = self._hear(what, [self.local_values(one) for one in values], self.owner, counts)
         totals = [torch.zeros_like(one) for one in counts]
         for site, many in told.items():
@@ -124,7 +124,7 @@ class Sites(Rounds, SharedTransport):
         return self._placed(values, self._hear(NUMBERS, values, self.owner))
 
     def _placed(self, values: Sequence[Tensor], told: Mapping[str, Sequence[Tensor]]) -> tuple[Tensor, ...]:
-        """Return values [K, ...] like some, as sites have told them of their own nodes."""
+        """Return values [K, ...], of the kinds of ``values``, from those that sites have sent for their own nodes."""
         out = tuple(_unknown(one, len(self.owner)) for one in values)
         for site, many in told.items():
             for one, some in zip(out, many, strict=False):
@@ -139,7 +139,7 @@ class Sites(Rounds, SharedTransport):
         return tuple(torch.cat(many).to(one.device) for one, many in zip(values, every, strict=True))
 
     def all_gather_models(self, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Refuse to tell everybody a model: between sites models go to listeners, or into a sum."""
+        """Refuse to send a model to all sites: between sites, models go to listeners or into a sum."""
         message = f"{self.party} would tell all sites its model, and models go only to sites that may hear it"
         raise ContractError("method", message)
 
@@ -148,9 +148,9 @@ class Sites(Rounds, SharedTransport):
             raise wrong_message(site, "it speaks for nodes of other sites")
 
     def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
-        """Return values [M, ...] with what their owners have filled in; with ``to`` from site to site.
+        """Return values [M, ...] as filled in by their owners; with ``to``, sent from site to site.
 
-        What is of owners that are not there stays as it is known here: it has not changed.
+        Values of absent owners stay as they are known here: they have not changed.
         """
         by, out = self.owner[owner], _unknown(values, len(values))
         own = by == self.process
@@ -173,9 +173,9 @@ class Sites(Rounds, SharedTransport):
     def _hear(
         self, what: str, values: Sequence[Tensor], by: Tensor | None = None, whole: Sequence[Tensor] = ()
     ) -> dict[str, list[Tensor]]:
-        """Tell all values [n, ...] and ``whole`` ones; return what every site has told, of the same kinds, as checked.
+        """All-gather values [n, ...] and ``whole`` ones; return those of every site, checked to be of the same kinds.
 
-        ``by`` [N] is whose each value of all sites is, where that is known.
+        ``by`` [N], if known, is the owner of each value over all sites.
         """
         kinds = _kinds_of([*values, *(one[None] for one in whole)])
         _, told = self.connection.tell(f"{what} ({kinds})", tensors=[*values, *whole])
@@ -189,7 +189,7 @@ class Sites(Rounds, SharedTransport):
         return told
 
     def require_listeners(self, names: Iterable[str]) -> None:
-        """Check that sites may hear this one, whatever others have said of who may."""
+        """Check that some sites may hear this one, whatever others claim about its listeners."""
         here = self.connection
         if here.listeners is not None and (strange := sorted({*names} - {*here.listeners})):
             message = f"{here.name} would send its model to {few(strange)}, and its listeners= does not say so"
@@ -212,7 +212,7 @@ class Sites(Rounds, SharedTransport):
         return tuple(torch.cat([one[:0], *(some[n] for some in found.values())]) for n, one in enumerate(entries))
 
     def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
-        """Return rows of other sites' nodes that owned receivers hear, [r, P], each sent once to a site."""
+        """Return the rows of other sites' nodes that own receivers hear, [r, P]; each is sent once per site."""
         heard = self.wanted(edge_index)
         wanted = heard[self.process]
         places = {name: (self.owner[wanted] == p).nonzero().flatten() for p, name in self._others}
@@ -229,7 +229,7 @@ class Sites(Rounds, SharedTransport):
 
 
 def _kinds_of(values: Iterable[Tensor]) -> str:
-    """Say what kinds of numbers an entry has, of values [n, ...]; of more than two, their number types only."""
+    """Describe the number types and entry shapes of values [n, ...]; for more than two, only their number types."""
     kinds = [(str(one.dtype).removeprefix("torch."), list(one.shape[1:])) for one in values]
     if len(kinds) > 2:
         return f"{len(kinds)} tensors of {', '.join(dict.fromkeys(name for name, _ in kinds))}"
@@ -242,24 +242,24 @@ def _require_finite(site: str, values: Iterable[Tensor]) -> None:
 
 
 def _unknown(values: Tensor, count: int) -> Tensor:
-    """Return values [count, ...] that say that nothing is known."""
+    """Return placeholders [count, ...] for unknown values: NaN, False or -1."""
     nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
     return values.new_full((count, *values.shape[1:]), nothing)
 
 
 class Gathering:
-    """The sites of a connection, as those among whom runs are played."""
+    """The sites of a connection, as the participants of runs."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the sites that are there, by their certificates, in the order of what they tell."""
+        """Names of the present sites, by their certificates, in the order of their values."""
         return self.connection.present
 
     def status(self, error: Exception | None = None) -> None:
-        """Let an error of this site be raised everywhere."""
+        """Raise an error of this site at all sites."""
         if error is not None:
             self.connection.fail(error)
 
@@ -277,7 +277,7 @@ class Gathering:
 
 @contextmanager
 def connected(connection: Connection) -> Iterator[None]:
-    """Let runs in this context be played with the sites of a connection."""
+    """Play runs in this context with the sites of a connection."""
     token = CONNECTION.set(connection)
     try:
         with among(Gathering(connection)):

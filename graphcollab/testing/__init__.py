@@ -1,4 +1,4 @@
-"""Checks that methods, also those of extensions, can be put to."""
+"""Contract checks for methods, including those of extensions."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""What the checks of the contract have in common: how values are compared, and what they raise."""
+"""Helpers shared by the contract checks: comparisons, snapshots, and the exceptions raised."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from graphcollab.methods.phases import Phases
 
 AnyMethod = Method | Phases
 
-SOON = 3  # rounds; what begins later is left to settings that make it begin earlier
+SOON = 3  # rounds; test a phase that begins later with settings that make it begin earlier
 TOLERANCE = 1e-9  # relative to one: scenes are in double precision
 
 
 class NotApplicable(Exception):
-    """A check says nothing about a method; the message tells why."""
+    """A check does not apply to a method; the message gives the reason."""
 
 
 def rounds_of(method: AnyMethod) -> int:
-    """Return in how many rounds a method shows what it does: two, or until its last phase has begun if that is soon."""
+    """Return the number of rounds to play: two, or enough to begin the last phase if at most ``SOON`` precede it."""
     last = 0
     while isinstance(method, Phases):
         last, method = method.until, method.next
@@ -34,12 +34,12 @@ def rounds_of(method: AnyMethod) -> int:
 
 
 def rows(models: Stacks) -> Tensor:
-    """Return parameters and buffers of all nodes, [K, columns]."""
+    """Return the parameters and buffers of all nodes, [K, columns]."""
     return models.tensors[0]
 
 
 def dense(data: Data) -> Tensor:
-    """Return the edge weights as a matrix [K, K], receivers in rows."""
+    """Return the edge weights as a matrix [K, K] with one row per receiver."""
     return to_dense_adj(data.edge_index, edge_attr=data.edge_weight, max_num_nodes=data.num_nodes)[0].T
 
 
@@ -50,13 +50,13 @@ def close(one: Tensor, two: Tensor, what: str, tolerance: float = TOLERANCE) -> 
 
 
 def require(holds: bool, message: str) -> None:
-    """Raise ``AssertionError`` with a message unless something holds."""
+    """Raise ``AssertionError`` with the message unless the condition holds."""
     if not holds:
         raise AssertionError(message)
 
 
 def leaves(value: Any, name: str = "data") -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of every tensor and plain value inside a value, such as ``("data.x", …)``."""
+    """Yield the name and value of every tensor and plain value nested in a value, such as ``("data.x", …)``."""
     if isinstance(value, Data):
         value = {key: value[key] for key in sorted(value.keys())}
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -72,17 +72,17 @@ def leaves(value: Any, name: str = "data") -> Iterator[tuple[str, Any]]:
 
 
 def differences(first: Any, second: Any) -> list[str]:
-    """Return the names of tensors and plain values that are not the same, bit for bit; NaN equals NaN."""
+    """Return the names of tensors and plain values that are not bitwise identical; NaN equals NaN."""
     return _apart(dict(leaves(first)), dict(leaves(second)))
 
 
 def snapshot(value: Any) -> dict[str, Any]:
-    """Return copies of the tensors and the plain values inside a value, by name."""
+    """Return copies of the tensors and plain values nested in a value, by name."""
     return {name: leaf.clone() if isinstance(leaf, Tensor) else leaf for name, leaf in leaves(value)}
 
 
 def changes(before: Mapping[str, Any], value: Any) -> list[str]:
-    """Return the names of what is not the same inside a value any more, given its `snapshot`."""
+    """Return the names of nested tensors and plain values that have changed since a `snapshot`."""
     return _apart(before, dict(leaves(value)))
 
 

@@ -1,7 +1,7 @@
-"""The contract of methods: each check plays a method on a small scene, and raises ``AssertionError`` if it fails.
+"""The method contract: each check plays a method on a small scene and raises ``AssertionError`` on failure.
 
-None asks which method it is: where a rule does not apply to all, the method declares it (``beyond_edges``, ``part``,
-``embeds``). A check that says nothing about a method raises `NotApplicable`.
+No check depends on the identity of the method: exceptions to a rule are declared by the method itself
+(``beyond_edges``, ``part``, ``embeds``). A check that does not apply to a method raises `NotApplicable`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ MEMBERS = Participation(joins={1: 2}, leaves={4: 2})
 
 
 def check_runs(method: AnyMethod) -> None:
-    """A method trains: models change, stay finite, and rounds are counted."""
+    """Check that a method trains: models change and stay finite, and rounds are counted."""
     play, rounds = trajectory(method, scene_for(method.embeds)), rounds_of(method)
     start, data = play.after(0), play.after(rounds)
     require(data.round == rounds, f"after {rounds} rounds data.round is {data.round}")
@@ -63,7 +63,7 @@ def check_runs(method: AnyMethod) -> None:
 
 
 def check_keeps_dtype(method: AnyMethod) -> None:
-    """Models and edge weights keep the number type the models began with."""
+    """Check that models and edge weights keep the initial dtype of the models."""
     rounds = rounds_of(method)
     for dtype in (torch.float32, torch.float64):
         play = trajectory(method, scene_for(method.embeds, dtype))
@@ -73,7 +73,7 @@ def check_keeps_dtype(method: AnyMethod) -> None:
 
 
 def check_input_untouched(method: AnyMethod) -> None:
-    """A round returns new ``Data`` and changes nothing in the old one, in the tasks or in the modules."""
+    """Check that a round returns new ``Data`` and modifies neither its input, nor the tasks, nor the modules."""
     play = trajectory(method, scene_for(method.embeds))
     scene, data = play.scene, play.after(1)
     value = data, scene.tasks, [list(module.parameters()) for module in scene.modules]
@@ -84,7 +84,7 @@ def check_input_untouched(method: AnyMethod) -> None:
 
 
 def check_relabeling(method: AnyMethod) -> None:
-    """Putting the nodes in another order puts the result in that order and changes nothing else."""
+    """Check that permuting the nodes permutes the result and changes nothing else."""
     order = torch.tensor([4, 2, 0, 5, 1, 3])
     play, rounds = accepted(method, RING, PARTS), rounds_of(method)
     edge_index = order.argsort()[cast(Tensor, play.scene.edge_index)]
@@ -96,21 +96,21 @@ def check_relabeling(method: AnyMethod) -> None:
 
 
 def check_backends_agree(method: AnyMethod) -> None:
-    """The stacked and the loop backend give the same result."""
+    """Check that the stacked and the loop backend give the same result."""
     vmap, rounds = _stacked(method), rounds_of(method)
     loop = vmap.scene.replace(backend="loop", chunk=None).models(method, rounds)
     close(rows(vmap.judged(rounds)), rows(loop), "models of two backends")
 
 
 def check_chunks_agree(method: AnyMethod) -> None:
-    """How many rows are computed at a time makes no difference."""
+    """Check that results do not depend on the number of rows computed at a time."""
     many, rounds = _stacked(method), rounds_of(method)
     few = many.scene.replace(backend="vmap", chunk=2).models(method, rounds)
     close(rows(few), rows(many.judged(rounds)), "models computed two and more rows at a time")
 
 
 def _stacked(method: AnyMethod) -> Trajectory:
-    """Return plays with models that are computed in stacks, of six or more: the usual ones, if they are."""
+    """Return a trajectory computed in stacks of at least six models: the default one if it qualifies."""
     play = trajectory(method, scene_for(method.embeds))
     if all(plan.backend == "vmap" and plan.chunk >= 6 for plan in play.env.engine.plans):
         return play
@@ -118,14 +118,14 @@ def _stacked(method: AnyMethod) -> Trajectory:
 
 
 def check_resume(method: AnyMethod) -> None:
-    """Going on from a checkpoint equals going on without one, bit for bit: all state is in the ``Data``."""
+    """Check that a run resumed from a checkpoint is bitwise identical: all state is in the ``Data``."""
     _resume(method, scene_for(method.embeds))
 
 
 def check_two_architectures(method: AnyMethod) -> None:
-    """Nodes of two architectures that share a head can collaborate on it; the rest stays with the node.
+    """Check that nodes of two architectures collaborate on a shared head and keep all other parameters to themselves.
 
-    Give a method that mixes the part ``head``, or nothing.
+    The method must mix the part ``head``, or nothing.
     """
     scene = Scene.small(sizes=WITHOUT_SINGLES, shared_head=True, embeds=method.embeds)
     play = trajectory(method, scene)
@@ -139,7 +139,7 @@ def check_two_architectures(method: AnyMethod) -> None:
 
 
 def check_stragglers(method: AnyMethod) -> None:
-    """Nodes that are away or late do no harm: nobody waits for them; those of probability 0 change nothing at all."""
+    """Check that dropped and late nodes do no harm: no node waits, and probability 0 changes not a single bit."""
     scene, rounds = scene_for(method.embeds), rounds_of(method)
     two, _ = scene.replace(participation=Participation()).play(method, rounds)
     changed = differences(trajectory(method, scene).after(rounds), two)
@@ -149,7 +149,7 @@ def check_stragglers(method: AnyMethod) -> None:
 
 
 def check_membership(method: AnyMethod) -> None:
-    """Nodes join and leave: one that is not there sends nothing; one that has joined trains."""
+    """Check that nodes can join and leave: an absent node sends nothing, and a node that has joined trains."""
     start, *states = _play_with_absent(method, MEMBERS)
     sent = [data.bytes_sent for data in states]
     require(bool((sent[1][1] == 0) & (sent[3][4] == sent[1][4])), "a node that is not there has sent something")
@@ -157,7 +157,7 @@ def check_membership(method: AnyMethod) -> None:
 
 
 def check_absent_nodes(method: AnyMethod) -> None:
-    """A node that is away, has not joined yet or has left keeps its model."""
+    """Check that a node keeps its model while it is away, before it joins, and after it leaves."""
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which may reach nodes that are away")
     for participation in (STRAGGLERS, MEMBERS):
@@ -165,7 +165,7 @@ def check_absent_nodes(method: AnyMethod) -> None:
 
 
 def _play_with_absent(method: AnyMethod, participation: Participation, keeps: bool = False) -> list[Data]:
-    """Play four rounds, and check what holds where nodes are absent; whether those must keep their models."""
+    """Play four rounds with absent nodes and check each; ``keeps``: absent nodes must keep their models."""
     play = trajectory(method, scene_for(method.embeds).replace(participation=participation))
     states, models = [play.after(0)], [play.judged(0)]
     for rounds in range(1, 5):
@@ -183,7 +183,7 @@ def _play_with_absent(method: AnyMethod, participation: Participation, keeps: bo
 
 
 def check_declared(method: AnyMethod) -> None:
-    """What is in the ``Data`` is declared by the loop or by a piece (which says when the loop drops it)."""
+    """Check that the loop or a piece declares every field of the ``Data``, and so when the loop drops it."""
     declared, play = [*LOOP, *method.fields], trajectory(method, scene_for(method.embeds))
     for rounds in range(rounds_of(method)):
         data = play.after(rounds + 1)
@@ -192,7 +192,7 @@ def check_declared(method: AnyMethod) -> None:
 
 
 def check_sends(method: AnyMethod) -> None:
-    """A piece that causes bytes says in ``travels`` what it is that leaves a node."""
+    """Check that every piece that causes bytes states in ``travels`` what leaves a node."""
     play = trajectory(method, scene_for(method.embeds))
     play.after(rounds_of(method))
     require(not play.silent, f"{sorted(play.silent)} cause bytes, and do not say in `travels` what is sent")
@@ -216,17 +216,17 @@ CONTRACT: tuple[Callable[[AnyMethod], None], ...] = (
     check_declared,
     check_sends,
 )
-"""The checks that hold for every method; ``check_two_architectures`` needs one that mixes a shared part."""
+"""The checks for every method; ``check_two_architectures`` is separate, since it needs one that mixes a shared part."""
 
 
 def check_contract(method: AnyMethod) -> dict[str, str]:
-    """Put a method to every check in `CONTRACT`.
+    """Run every check in `CONTRACT` on a method.
 
     Returns:
-        The checks that say nothing about the method, and why.
+        The checks that do not apply to the method, with the reasons.
 
     Raises:
-        AssertionError: If a check does not hold; the message names it.
+        AssertionError: If a check fails; the message names it.
 
     Example:
         >>> from graphcollab.methods import dpsgd

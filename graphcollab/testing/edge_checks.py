@@ -1,4 +1,4 @@
-"""The checks of the contract that are about edges: a forbidden one carries nobody's influence."""
+"""Contract checks for edges: no influence crosses a forbidden edge."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, d
 from graphcollab.testing.scene import Scene
 from graphcollab.testing.trajectory import Trajectory, scene_for, trajectory, with_other_data
 
-# Three and two nodes that all hear each other, and one that hears nobody.
+# Complete components of three and two nodes, and one isolated node.
 PARTS = torch.tensor([[0, 0, 1, 1, 2, 2, 3, 4], [1, 2, 0, 2, 0, 1, 4, 3]])
 ONE_WAY = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 5]])
 BOTH_WAYS = torch.cat([ONE_WAY, ONE_WAY.flip(0)], 1)
 
 
 def check_alone_equals_local(method: AnyMethod) -> None:
-    """A node without neighbors does what its local update alone does, and sends nothing."""
+    """Check that a node without neighbors performs its local update only and sends nothing."""
     scene, rounds = scene_for(method.embeds).replace(edge_index=PARTS), rounds_of(method)
     play = trajectory(method, scene)
     data, alone = play.after(rounds), scene.models(local_only(method), rounds)
@@ -32,7 +32,7 @@ def check_alone_equals_local(method: AnyMethod) -> None:
 
 
 def check_forbidden_edges(method: AnyMethod) -> None:
-    """Nodes without a path between them do not influence each other: not a bit of what they do changes."""
+    """Check that nodes without a path between them do not influence each other: results are bitwise identical."""
     scene, rounds = scene_for(method.embeds).replace(edge_index=PARTS), rounds_of(method)
     before = trajectory(method, scene)
     for part in ([0, 1, 2], [3, 4]):
@@ -44,7 +44,7 @@ def check_forbidden_edges(method: AnyMethod) -> None:
 
 
 def check_direction(method: AnyMethod) -> None:
-    """Influence goes along edges, never against one."""
+    """Check that influence follows the direction of edges."""
     before = _path(method)
     if before.scene.edge_index is not ONE_WAY:
         raise NotApplicable(f"{method.name} refuses edges that lead one way")
@@ -53,17 +53,17 @@ def check_direction(method: AnyMethod) -> None:
 
 
 def check_reach(method: AnyMethod) -> None:
-    """In a round influence goes over one edge at most. Paths have edges in both directions if a method needs them."""
+    """Check that influence crosses at most one edge per round; paths are bidirectional if the method requires it."""
     if method.beyond_edges:
         raise NotApplicable(f"{method.name} has global state, which reaches all connected nodes at once")
     rounds = rounds_of(method)
-    changed = 4 - rounds  # so that there is a node behind those that it reaches
+    changed = 4 - rounds  # leaves a node beyond those that it reaches
     one, two = (rows(play.judged(rounds))[changed + rounds + 1 :] for play in (_path(method), _path(method, changed)))
     close(one, two, f"models of nodes {rounds + 1} edges away, after {rounds} rounds,")
 
 
 def _path(method: AnyMethod, changed: int | None = None) -> Trajectory:
-    """Return plays on a path, of one-way edges if the method takes them; node ``changed`` has other, fixed data."""
+    """Return a trajectory on a path, one-way if the method accepts it; node ``changed`` has other, fixed data."""
     try:
         play = accepted(method, ONE_WAY, BOTH_WAYS)
     except ValueError as error:
@@ -79,7 +79,7 @@ def _changed(embeds: bool, node: int, one_way: bool) -> Scene:
 
 
 def local_only(method: AnyMethod) -> AnyMethod:
-    """Return a method without its collaboration."""
+    """Return the method with collaboration removed."""
     if isinstance(method, Phases):
         return Phases(local_only(method.method), method.until, local_only(method.next))
     rewire = Rewiring() if method.finds_peers else method.rewire
@@ -87,7 +87,7 @@ def local_only(method: AnyMethod) -> AnyMethod:
 
 
 def accepted(method: AnyMethod, graph: Tensor, other: Tensor) -> Trajectory:
-    """Return plays on a graph, or on another one if the method refuses that."""
+    """Return a trajectory on ``graph``, or on ``other`` if the method refuses it."""
     scene = scene_for(method.embeds)
     try:
         return trajectory(method, scene.replace(edge_index=graph))
@@ -96,7 +96,7 @@ def accepted(method: AnyMethod, graph: Tensor, other: Tensor) -> Trajectory:
 
 
 def _same(before: Trajectory, after: Trajectory, rounds: int, nodes: list[int], whose: str, sent: bool = True) -> None:
-    """Require that some nodes have done the same in two plays, bit for bit."""
+    """Require bitwise identical results of some nodes in two trajectories."""
     found = []
     for play in (before, after):
         data = play.after(rounds)

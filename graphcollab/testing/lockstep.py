@@ -1,4 +1,4 @@
-"""`Lockstep`: several processes inside one, each of which has its own nodes' rows and nothing else."""
+"""`Lockstep`: several simulated processes in one, each holding the rows of its own nodes and nothing else."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ T = TypeVar("T")
 
 
 def poison(values: Tensor) -> Tensor:
-    """Return a tensor of the same shape that ruins whatever is computed with it: NaN, or numbers far out of range."""
+    """Return a tensor of the same shape that spoils every result: NaN, -2^62 for integers, or inverted booleans."""
     if values.is_floating_point():
         return torch.full_like(values, torch.nan)
     return ~values if values.dtype == torch.bool else torch.full_like(values, -(2**62))
 
 
 class Meeting:
-    """Where the processes of a lockstep run meet; ``owners`` are the nodes of each, ascending, [k], together all."""
+    """Meeting point of the processes of a lockstep run; ``owners``: the nodes of each, ascending, [k], together all."""
 
     def __init__(self, owners: Sequence[Tensor]) -> None:
         self.owners = owners
-        self.moved: list[list[Tensor]] = [[] for _ in owners]  # per process and fetch, the remote nodes it got rows of
-        self.verbs: list[str] = []  # what the processes have met for
-        self.told: Exception | None = None  # what all processes have raised where they met
+        self.moved: list[list[Tensor]] = [[] for _ in owners]  # per process and fetch, remote nodes of rows received
+        self.verbs: list[str] = []  # the collective operations so far
+        self.told: Exception | None = None  # the error that all processes raised in an exchange
         self.failure: BaseException | None = None  # the first; all processes raise it
         self.barrier = threading.Barrier(len(owners))
         self.posted: list[Any] = [None] * len(owners)
 
     def exchange(self, process: int, verb: str, value: T) -> list[T]:
-        """Post a value and return those of all processes, once all have posted one for the same verb."""
+        """Post a value and return those of all processes once each has posted one for the same verb."""
         self.posted[process] = (verb, value)
         if process == 0:
             self.verbs.append(verb)
@@ -60,13 +60,13 @@ class Meeting:
             raise self.failure or RuntimeError("a process did not come to the meeting within a minute") from None
 
     def fail(self, error: BaseException) -> None:
-        """Let all processes raise an error."""
+        """Make all processes raise an error."""
         self.failure = self.failure or error
         self.barrier.abort()
 
 
 class Lockstep(SharedTransport):
-    """One of several processes that play the same run in threads of one, verb by verb, and meet at ``meeting``."""
+    """One of several processes simulated in threads, which play the same run and synchronize at ``meeting``."""
 
     def __init__(self, process: int, meeting: Meeting) -> None:
         owner = torch.empty(sum(map(len, meeting.owners)), dtype=torch.int64)
@@ -97,7 +97,7 @@ class Lockstep(SharedTransport):
         return out
 
     def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the sums of values over all processes, in their order."""
+        """Return the sums of values over all processes, added in process order."""
         many = self.meeting.exchange(self.process, "all_reduce", values)
         return tuple(reduce(torch.add, same) for same in zip(*many, strict=True))
 
@@ -109,7 +109,7 @@ class Lockstep(SharedTransport):
         return tuple(torch.cat(same) for same in zip(*many, strict=True))
 
     def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
-        """Return values with what others have filled in; what this process may not know is poisoned."""
+        """Return the values with the entries of their owners; entries that this process may not know are poisoned."""
         many = self.meeting.exchange(self.process, "broadcast", values)
         out, by = poison(values), self.owner[owner]
         told = torch.ones_like(by, dtype=torch.bool) if to is None else self.local_mask(to) | self.local_mask(owner)
@@ -120,7 +120,7 @@ class Lockstep(SharedTransport):
 
 
 def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tuple[list[T], Meeting]:
-    """Play a run in processes that own ``owners``; return what each returns, and where they met, or raise its error."""
+    """Play a run with one process per entry of ``owners``; return all results and the meeting, or raise the error."""
     meeting = Meeting([nodes.sort().values for nodes in owners])
 
     def work(process: int) -> T:

@@ -1,4 +1,4 @@
-"""The check that a method sees models and data of other nodes through operators only."""
+"""Check that a method accesses models and data of other nodes through operators only."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ def check_planes(
     rounds: int = 2,
     tolerance: float = TOLERANCE,
 ) -> None:
-    """Processes that have nothing of each other's nodes find the same models, weights, bytes and messages as one.
+    """Check that isolated processes compute the same models, weights, bytes and messages as a single process.
 
-    Samples of others are poisoned, and before the first round and after each all that a process may not know by the
-    declarations. It is an AssertionError if something differs by more than ``tolerance`` (relative to the greatest, or
-    to 1), a process has rows that its nodes do not hear, or a piece asks for rows beyond the round's edges.
+    The samples of other processes' nodes are poisoned, and so is, before the first round and after each, everything
+    that the declarations hide from a process. Raises AssertionError if a value differs by more than ``tolerance``
+    (relative to the greatest, or to 1), if a process receives rows that its nodes do not hear, or if a piece requests
+    rows beyond the round's edges.
     """
     scene = scene or Scene.small(embeds=method.embeds)
     alone, env = scene.play(method, rounds)
@@ -70,9 +71,9 @@ def check_planes(
 
 
 def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
-    """Return the data as the owner of some nodes, [k], may know it by the declared fields: the rest is poisoned.
+    """Return the data as the declared fields reveal it to the owner of some nodes, [k]; poison the rest.
 
-    An AssertionError if rows of other nodes or relations of other receivers are here, or declarations differ.
+    Raises AssertionError if rows of other nodes or relations of other receivers are present, or if declarations differ.
     """
     own = torch.zeros(data.num_nodes, dtype=torch.bool).index_fill(0, nodes, True)
     near = {"receiver": own[data.edge_index[1]], "ends": own[data.edge_index].any(0)}
@@ -100,7 +101,7 @@ def hide(data: Data, fields: Collection[Field], nodes: Tensor) -> Data:
 
 
 def _only(values: Tensor, known: Tensor) -> Tensor:
-    """Return values [M, ...] of which all but some, a mask [M], are poisoned."""
+    """Return values [M, ...], poisoned outside of a mask [M]."""
     out = poison(values)
     out[known] = values[known]
     return out
@@ -121,7 +122,7 @@ def _only_rows_of(value: object, nodes: Tensor, name: str) -> None:
 
 
 class Watching(Method):
-    """A method that tells a `Watched` plane the edges with which it starts, or begins a round."""
+    """A method that passes the edges to its `Watched` plane at the start and at the beginning of every round."""
 
     def start(self, data: Data, env: Env) -> Data:
         cast(Watched, env.plane).edges = data.edge_index
@@ -133,16 +134,16 @@ class Watching(Method):
 
 
 def watch(method: AnyMethod) -> AnyMethod:
-    """Return the method, with every phase `Watching`."""
+    """Return the method with every phase `Watching`."""
     if isinstance(method, Phases):
         return replace(method, method=watch(method.method), next=watch(method.next))
     return Watching(**vars(method))
 
 
 class Watched(Plane):
-    """A plane of `Lockstep` that lets pieces ask for rows along the round's edges only, and gives them no others."""
+    """A plane for `Lockstep` that allows requests for rows along the round's edges only and delivers no others."""
 
-    edges: Tensor  # the round's, [2, E], as `Watching` says
+    edges: Tensor  # those of the round, [2, E], set by `Watching`
 
     def halo_exchange(self, rows: Tensor, edge_index: Tensor) -> Halo:
         with self._asked(edge_index):

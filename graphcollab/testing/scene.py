@@ -33,19 +33,18 @@ SIZES = (8, 13, 9, 12, 10, 11)
 
 @dataclass(frozen=True)
 class Scene:
-    """Nodes with data, models and edges, and how they are computed.
+    """Nodes with data, models and edges, and the settings that compute them.
 
     Args:
         tasks: The nodes' data.
         modules: One module per architecture.
-        edge_index: Allowed edges, [2, E], or another `Graph`. Default: everybody may hear everybody, as in `run`
-            without a graph.
-        architecture: Architecture of every node, where there are several.
+        edge_index: Allowed edges, [2, E], or another `Graph`. Default: all pairs, as in `run` without a graph.
+        architecture: Architecture of every node, if there are several.
         backend: ``"auto"``, ``"vmap"``, ``"loop"`` or ``"shared"``.
-        chunk: Rows at a time.
+        chunk: Rows computed at a time.
         seed: Seed of the run.
-        participation: Who takes part in which round. Default: everyone.
-        isolate: Whether nodes that diverge are left behind.
+        participation: Participation of nodes in rounds. Default: all nodes always take part.
+        isolate: Whether diverging nodes are isolated.
 
     Example:
         >>> from graphcollab.methods import fedavg
@@ -77,10 +76,10 @@ class Scene:
 
         Args:
             dtype: Number type of inputs and models.
-            sizes: Samples of every node.
-            shared_head: Give the nodes two architectures in turn, which share the part ``head``.
-            embeds: Models are a `SplitModel`, as methods need that read latents (``Method.embeds``), and samples
-                images; two architectures differ in their backbones and share all other parts.
+            sizes: Number of samples of every node.
+            shared_head: Alternate two architectures that share the part ``head``.
+            embeds: Make every model a `SplitModel`, as required by methods that read latents (``Method.embeds``), and
+                every sample an image; two architectures differ in their backbones and share all other parts.
         """
         draw = torch.Generator().manual_seed(0)
         targets = torch.randint(CLASSES, (sum(sizes),), generator=draw)
@@ -92,7 +91,7 @@ class Scene:
         halves = (torch.arange(len(sizes)) >= len(sizes) // 2).long()
         tasks = Tasks(pools, {"train": Split.from_lists("train", index)}, cluster=halves).hold_out(0.25)
         modules: list[nn.Module] = []
-        with own_randomness(0):  # layers draw parameters when they are made
+        with own_randomness(0):  # layers draw their parameters on construction
             for kind in (0, 1) if shared_head else (0,):
                 if embeds:  # two architectures normalize batches
                     norm: Literal["batch", "layer"] = "batch" if shared_head else "layer"
@@ -107,13 +106,13 @@ class Scene:
         return cls(tasks, [module.to(dtype) for module in modules], architecture=kinds)
 
     def replace(self, **fields: object) -> Scene:
-        """Return the scene with other fields."""
+        """Return the scene with some fields replaced."""
         return replace(self, **fields)  # type: ignore[arg-type]
 
     def begin(
         self, method: AnyMethod, transport: Transport | None = None, make: type[Plane] = Plane
     ) -> tuple[Data, Env]:
-        """Return the state before the first round and what pieces may use, in one process of a run (default: alone)."""
+        """Return the state before the first round and the `Env`, for one process of a run (default: the only one)."""
         specs = [ParamSpec.from_module(module) for module in self.modules]
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)
@@ -127,20 +126,20 @@ class Scene:
         return method.start(data, env), env
 
     def play(self, method: AnyMethod, rounds: int = 2) -> tuple[Data, Env]:
-        """Play some rounds from the beginning; return the state after them."""
+        """Play some rounds from the beginning and return the final state and the `Env`."""
         data, env = self.begin(method)
         for _ in range(rounds):
             data = method.play(data, env)
         return data, env
 
     def models(self, method: AnyMethod, rounds: int = 2) -> Stacks:
-        """Play some rounds and return the models that nodes are judged by."""
+        """Play some rounds and return the models by which nodes are judged."""
         data, env = self.play(method, rounds)
         return method.models(data, env)
 
 
 def only_own(tasks: Tasks, nodes: Tensor) -> Tasks:
-    """Return tasks whose samples are poisoned but for those of some nodes."""
+    """Return the tasks with all samples poisoned except those of some nodes."""
     pools = {}
     for name, pool in tasks.pools.items():
         kept = [split.of(k) for split in tasks.splits.values() if split.pool == name for k in nodes.tolist()]
@@ -150,6 +149,6 @@ def only_own(tasks: Tasks, nodes: Tensor) -> Tasks:
             if values is not None:
                 object.__setattr__(pools[name], kind, poison(values).index_copy(0, own, values[own]))
     poisoned = copy.copy(tasks)
-    vars(poisoned).pop("mean_weight", None)  # it is of the samples as they were
+    vars(poisoned).pop("mean_weight", None)  # cached for the original samples
     object.__setattr__(poisoned, "pools", pools)
     return poisoned

@@ -1,4 +1,4 @@
-"""Plays of a method that several checks of the contract look at: each is played once."""
+"""Trajectories of a method, cached for the contract checks: each is played once."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from graphcollab.testing.scene import Scene
 
 
 class Account(Plane):
-    """A plane that notes which pieces cause bytes, and do not say in `travels` what it is that leaves a node."""
+    """A plane that records the pieces that cause bytes without stating in `travels` what leaves a node."""
 
     silent: set[str]
 
     def charge(self, *args: Any, **options: Any) -> Data:
-        frame = sys._getframe(1)  # bytes go on the account of the innermost piece at work
+        frame = sys._getframe(1)  # charge bytes to the innermost active piece
         while frame.f_back is not None and not isinstance(frame.f_locals.get("self"), Piece):
             frame = frame.f_back
         piece = frame.f_locals.get("self")
@@ -36,7 +36,7 @@ class Account(Plane):
 
 
 class Trajectory:
-    """States of a run after the rounds asked for; where nodes may be absent, none may change its input in place."""
+    """States of a run after each requested round; with participation set, no round may modify its input in place."""
 
     def __init__(self, method: AnyMethod, scene: Scene) -> None:
         self.method, self.scene = method, scene
@@ -55,12 +55,12 @@ class Trajectory:
         return self._states[rounds]
 
     def judged(self, rounds: int) -> Stacks:
-        """Return the models that nodes are judged by after some rounds."""
+        """Return the models by which nodes are judged after some rounds."""
         return self.method.models(self.after(rounds), self.env)
 
     @property
     def silent(self) -> set[str]:
-        """Names of the pieces that cause bytes and do not say what is sent."""
+        """Names of the pieces that cause bytes without stating what is sent."""
         return getattr(cast(Account, self.env.plane), "silent", set())
 
 
@@ -68,7 +68,7 @@ _RECENT: deque[Trajectory] = deque(maxlen=8)
 
 
 def trajectory(method: AnyMethod, scene: Scene) -> Trajectory:
-    """Return the trajectory of a method on a scene, the same one for the same objects, if it was asked for lately."""
+    """Return the trajectory of a method on a scene, reusing a recent one for the same objects."""
     for known in _RECENT:
         if known.method is method and _same(known.scene, scene):
             return known
@@ -87,12 +87,12 @@ def _same(one: Scene, two: Scene) -> bool:
 
 @functools.cache
 def scene_for(embeds: bool, dtype: torch.dtype = torch.float64) -> Scene:
-    """Return the scene with the models that a method needs; it is made once, and nobody may change it."""
+    """Return the cached scene with the models that a method needs; callers must not modify it."""
     return Scene.small(dtype, embeds=embeds)
 
 
 def with_other_data(scene: Scene, nodes: Sequence[int]) -> Scene:
-    """Return the scene with other samples and labels of some nodes."""
+    """Return the scene with other samples and labels for some nodes."""
     pool = scene.tasks.pools["train"]
     owned = torch.cat([split.of(k) for split in scene.tasks.splits.values() for k in nodes])
     inputs = pool.inputs.index_copy(0, owned, 1.5 * pool.inputs[owned])

@@ -1,10 +1,10 @@
-"""Sites over NVIDIA FLARE's Collab API: the coordinator at its server, and a site's own script at each of its clients.
+"""Sites over NVIDIA FLARE's Collab API: the coordinator at the server, and each site's own script at its client.
 
-A job names these two classes and brings no code: what runs at a site is this package as it is installed there, and the
-file that the variable GRAPHCOLLAB_SITE names in the environment of the site's own FLARE client (docs/deploying.md).
+A job names these two classes and brings no code: a site runs only this package, as installed there, and the file named
+by the variable GRAPHCOLLAB_SITE in the environment of the site's own FLARE client (docs/deploying.md).
 
-What an error says may quote a sample, and FLARE's logs may travel: what has gone wrong in a script is written to the
-standard error output of the site's own FLARE client, and nowhere else.
+An error message may quote a sample, and FLARE's logs may travel: the errors of a script are written to the standard
+error output of the site's own FLARE client, and nowhere else.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ __all__ = ["Client", "Server"]
 
 
 LOG = logging.getLogger(__name__)
-SCRIPT = "GRAPHCOLLAB_SITE"  # the variable that names a site's own script
-PAST = "graphcollab-told"  # what was told before the first round, in the job's folder at the site
-SPARE = 20.0  # seconds that a call may take beyond those for which the coordinator lets it wait
+SCRIPT = "GRAPHCOLLAB_SITE"  # the environment variable that names a site's own script
+PAST = "graphcollab-told"  # replay log of messages outside of rounds, in the job's folder at the site
+SPARE = 20.0  # seconds that a call may take beyond the coordinator's polling time
 ENDED = "FLARE has ended the job, and the server's log says why: submitted again, runs go on from their checkpoints"
-SEALED = "graphcollab_sealed"  # a property of messages in this process, which does not travel with them
-NOT_YET = b""  # what a coordinator says that is not there yet: no frame, so it is asked again
+SEALED = "graphcollab_sealed"  # a property of messages in this process, which is never transmitted
+NOT_YET = b""  # the answer before the coordinator exists: no frame, so the site asks again
 TALKATIVE = (
     "nvflare.collab.runtime.cell_dispatcher.CellDispatcher",
     "nvflare.private.fed.client.communicator.Communicator",
     "nvflare.private.fed.client.fed_client.FederatedClient",
-)  # FLARE's loggers that write lines for every call
+)  # FLARE's loggers that log every call
 
 
 class Server:
-    """What FLARE's server does in a job: it lets the sites meet, as a ``Coordinator`` with these settings."""
+    """The part of a job at FLARE's server: it runs a ``Coordinator`` with these settings."""
 
     def __init__(self, deadline: float = 60.0, at_least: int = 1) -> None:
         self.deadline, self.at_least = deadline, at_least
@@ -58,33 +58,33 @@ class Server:
 
     @collab.publish
     def ask(self, content: bytes) -> bytes:
-        """Answer a site, whose name FLARE has read off its certificate."""
+        """Answer a site, whose name FLARE has read from its certificate."""
         if self._coordinator is None:
             return NOT_YET
         try:
             return self._coordinator.answer(collab.caller, content)
-        except Exception:  # which FLARE would send to the site, traceback and all
+        except Exception:  # FLARE would send it to the site, including the traceback
             LOG.exception("the coordinator has failed")
             return NOT_YET
 
     @collab.main
     def play(self) -> None:
-        """Watch over the sites until they have come to the end."""
+        """Watch the sites until they have finished."""
         _quieten()
         self._coordinator = coordinator = Coordinator(_names(collab.clients), self.deadline, self.at_least)
         while not (coordinator.over or collab.is_aborted):
             coordinator.watch()
             time.sleep(0.2)
-        time.sleep(2.0)  # in which the sites read the last answers
+        time.sleep(2.0)  # time for the sites to read the last answers
         if coordinator.failed:
             raise LostError("run", coordinator.failed)
 
 
 class Client:
-    """What FLARE's client does in a job: it runs the site's own script, with ten signs of life in every ``deadline``.
+    """The part of a job at FLARE's client: it runs the site's own script, with ten heartbeats per ``deadline``.
 
-    What goes from site to site is encrypted for the other site, past the server that relays it, wherever sites have
-    certificates (FLARE's simulator has none), and nothing else is taken from other sites then.
+    Wherever sites have certificates (FLARE's simulator has none), messages from site to site are encrypted for the
+    receiving site, past the server that relays them, and no other messages are accepted from other sites.
     """
 
     def __init__(self, deadline: float = 60.0) -> None:
@@ -96,7 +96,7 @@ class Client:
 
     @collab.init
     def begin(self) -> None:
-        """Start the script, which goes on beside FLARE's own work."""
+        """Start the script in a thread beside FLARE's own work."""
         _quieten()
         self.sealed = only_sealed(collab.fl_ctx)
         folder = collab.context.app.workspace.get_run_dir(collab.fl_ctx.get_job_id())
@@ -106,12 +106,12 @@ class Client:
 
     @collab.publish
     def push(self, content: bytes) -> str:
-        """Take a message of another site in, whose name FLARE has read off its certificate."""
+        """Accept a message of another site, whose name FLARE has read from its certificate."""
         return "not yet" if self._mailbox is None else self._mailbox.put(collab.caller, content)
 
     @collab.final
     def end(self) -> None:
-        """Let the script end, which has done so unless the job was aborted."""
+        """Let the script end; it has already ended unless the job was aborted."""
         if self._acting is not None:
             if self._connection is not None:
                 self._connection.delivery.close(ENDED)
@@ -183,12 +183,12 @@ def _quieten() -> None:
 
 
 def only_sealed(fl_ctx: Any) -> bool:
-    """Refuse what other sites send unencrypted, and return whether there are certificates to encrypt for.
+    """Refuse unencrypted messages of other sites, and return whether there are certificates for encryption.
 
-    What is encrypted is also signed with the sender's key; what is not, the operator of the server could send in a
-    site's name. A published function is not told how a message came, so it is noted here before it is decrypted, and
-    looked at when it is about to be delivered: for every piece of a message, whatever it says of what it belongs to,
-    and also for those that come many in one, which FLARE takes apart without asking the first filter.
+    Encrypted messages are also signed with the sender's key; the operator of the server could send unencrypted ones in
+    a site's name. A published function does not learn how a message arrived. One filter therefore records this before
+    decryption, and a second one checks it before delivery: for every piece of a message, whatever message it claims to
+    belong to, and also for pieces that arrive in a batch, which FLARE unpacks without calling the first filter.
     """
     core = fl_ctx.get_engine().get_cell().core_cell
     if not core.supports_secure_messages():
@@ -209,12 +209,12 @@ def only_sealed(fl_ctx: Any) -> bool:
 
 
 def _root(name: object) -> str:
-    """Return the site of a name such as ``Bern.5``, of a process of its."""
+    """Return the site in the name of a process, such as ``Bern.5``."""
     return str(name).split(".")[0]
 
 
 def the_script() -> str:
-    """Return the path of this site's own script; an error says what to do if there is none."""
+    """Return the path of this site's own script; the error without one says what to do."""
     path = os.environ.get(SCRIPT, "")
     if os.access(path, os.R_OK) and Path(path).is_file():
         return path

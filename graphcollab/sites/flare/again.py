@@ -1,8 +1,8 @@
-"""A site's job that is killed goes on; with undocumented parts of FLARE, so for FLARE 2.9 only.
+"""Restart of a site's killed job; it relies on undocumented parts of FLARE, and so on FLARE 2.9 only.
 
-FLARE fails a job for all sites when the process of one is killed, and gives a job only to those that are there when it
-starts. `Launcher`, in a site's own ``local/resources.json``, starts the process again instead; `Executor`, in the job,
-connects it with the others as before. Both keep what they need in the job's folder at the site.
+FLARE fails a job for all sites when the process of one is killed, and deploys a job only to the sites present at its
+start. `Launcher`, in a site's own ``local/resources.json``, restarts the process instead; `Executor`, in the job,
+reconnects it with the others. Both keep their state in the job's folder at the site.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from nvflare.collab.runtime.executor import CollabExecutor
 from graphcollab._base.errors import MissingFileError
 from graphcollab.sites.flare import the_script
 
-RUNNING = "running"  # the file in a job's folder that says: it had not ended when the client did
-SETUP = "setup.json"  # what the server told at the start
-RESTARTS = 5  # in one life of the client; more, and the job is broken
+RUNNING = "running"  # marker file in a job's folder: the job had not ended when the client did
+SETUP = "setup.json"  # what the server sent at the start
+RESTARTS = 5  # per process of the client; a job that needs more is broken
 
 
 class Launcher(ClientProcessJobLauncher):
-    """Starts jobs at a site, and starts those again that were killed, alone or together with the client."""
+    """Starts jobs at a site, and restarts killed ones, whether killed alone or together with the client."""
 
     def launch_job(self, job_meta: dict[str, Any], fl_ctx: Any) -> JobHandleSpec:
         launch = super().launch_job
@@ -39,7 +39,7 @@ class Launcher(ClientProcessJobLauncher):
         return _Again(lambda: launch(job_meta, fl_ctx), lambda: running.unlink(missing_ok=True))
 
     def handle_event(self, event_type: str, fl_ctx: Any) -> None:
-        """As the client begins, say if it has no script, and start unended jobs; FLARE ends those that are over."""
+        """At the client's start, log a missing script and restart unfinished jobs; FLARE ends those that are over."""
         super().handle_event(event_type, fl_ctx)
         if event_type == EventType.SYSTEM_START:
             try:
@@ -55,7 +55,7 @@ class Launcher(ClientProcessJobLauncher):
 
 
 class _Again(JobHandleSpec):
-    """A job's process, or the one after it if a signal has ended it."""
+    """The process of a job, restarted if a signal has ended it."""
 
     def __init__(self, launch: Callable[[], Any], ended: Callable[[], None]) -> None:
         super().__init__()
@@ -89,10 +89,10 @@ class _Again(JobHandleSpec):
 
 
 class Executor(CollabExecutor):
-    """Connects a site's object with the others, again if its process is not the first of the job."""
+    """Connects a site's object with the others, and reconnects it if its process was restarted."""
 
     def execute(self, task_name: str, shareable: Shareable, fl_ctx: Any, abort_signal: Any) -> Shareable:
-        """Do what the server asks at the start, and note what it told."""
+        """Execute a task of the server, and store the content of the setup task."""
         if task_name == SETUP_TASK_NAME:
             names = (SyncKey.COLLAB_INTERFACE, SyncKey.CLIENT_INTERFACES, SyncKey.SERVER_FQCN)
             noted = self._noted(fl_ctx)
