@@ -12,7 +12,7 @@ __all__ = ["Movable", "beside", "consecutive", "copies", "pick", "read"]
 
 
 class Movable:
-    """Base of values that ``Data`` can move between devices; subclasses implement `to`."""
+    """Base of values that ``Data`` can move between devices; subclasses implement ``to``."""
 
     def to(self, *args: object, **kwargs: object) -> Self:
         """Move to a device or dtype, as ``Tensor.to`` does."""
