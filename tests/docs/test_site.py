@@ -130,7 +130,7 @@ def test_every_public_name_is_documented_once(site):
             assert documented[found[0]] == 1, f"{found[0]} is documented {documented[found[0]]} times"
             assert found[0].count(".") == min(one.count(".") for one in same)
             homes[found[0]] = names
-    assert len(homes) > 400
+    assert len(homes) > 350
     assert "graphcollab.run" in homes
 
 
@@ -141,7 +141,7 @@ def test_every_public_name_says_what_it_is(site, pages):
         for found in re.finditer(r'<dt class="sig[^>]* id="([^"]+)">.*?</dt>\s*<dd>(.*?)</?d[dl]', page, re.DOTALL):
             said[found[1]] = re.sub(r"<[^>]*>|\s", "", found[2])
     names = inventory(site)
-    assert len(names.keys() & said.keys()) > 900
+    assert len(names.keys() & said.keys()) > 800
     assert [name for name in names if said.get(name) == ""] == []
 
 
@@ -160,7 +160,10 @@ def test_search_works_from_disk(site):
         browser.get((site / "search.html").as_uri() + "?q=grouped_tasks")
         found = "return [...document.querySelectorAll('ul.search li a')].map(a => a.getAttribute('href'))"
         links = waiting.WebDriverWait(browser, 60).until(lambda one: one.execute_script(found))
-        assert any(link.endswith("api/graphcollab.html#graphcollab.data.partition.grouped_tasks") for link in links)
+        assert any(
+            link.endswith("api/graphcollab.data.partition.html#graphcollab.data.partition.grouped_tasks")
+            for link in links
+        )
         assert [line["message"] for line in browser.get_log("browser") if line["level"] == "SEVERE"] == []
         messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
     asked = {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
