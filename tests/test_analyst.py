@@ -183,7 +183,7 @@ def test_a_page_says_who_asked_what_of_which_file(call):
             in body
         )
         assert body.index("Judged by accuracy (the share of rows that are predicted right; larger is better)") > 0
-        assert "one model for all sites" in body or "all sites take the average of their models" in body
+        assert "one model for all sites" in body or "sites replace their models by the average" in body
         assert not re.search(r"\bnodes?\b|Benefit\.|\de[+−-]\d", body)
     assert not re.search(r"\bnodes?\b", text)
     assert "comparisons" not in pages[1].partition("<nav")[0]  # fedavg alone: scikit-learn's rows are no claims
