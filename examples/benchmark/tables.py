@@ -27,7 +27,7 @@ import argparse
 import time
 import tomllib
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -91,10 +91,16 @@ def boosted(tasks: Tasks) -> Tensor:
     return torch.tensor(scores, dtype=torch.float64)
 
 
-def lines(found: Benefit, beside: Mapping[str, Tensor]) -> list[str]:
+def units_of(splits: Sequence[Tasks]) -> Tensor:
+    """Return the squared standard deviation of the target on every split, [R, 1]; 1 for classes."""
+    amounts = [split.preparation.target.deviation[0] if split.loss == "mse" else 1.0 for split in splits]  # type: ignore[union-attr]
+    return torch.tensor(amounts, dtype=torch.float64)[:, None] ** 2
+
+
+def lines(found: Benefit, beside: Mapping[str, Tensor], units: Tensor) -> list[str]:
     """Return a line with the means of all, and for each of ours one of differences to the others."""
     means = {name: scores.nanmean(1) for name, scores in beside.items()}  # [R]
-    ours = {name: scores.nanmean(1) for name, scores in found.scores.items()}
+    ours = {name: (scores / units).nanmean(1) for name, scores in found.scores.items()}
     text = ["  " + "  ".join(f"{name} {float(mean.mean()):.4g}" for name, mean in {**means, **ours}.items())]
     for name, mean in ours.items():
         told = []
@@ -147,10 +153,12 @@ def main() -> None:
             compute=args.device,
             **work,
         )
-        beside = {"constant": found.constant, **found.baseline, BOOSTING: torch.stack([*map(boosted, splits)])}
+        units, beside = units_of(splits), {"constant": found.constant, **found.baseline}
+        beside = {name: scores / units for name, scores in beside.items()}  # errors are in the target's own unit
+        beside[BOOSTING] = torch.stack([*map(boosted, splits)])
         seconds = time.process_time() - start
         print(f"{name}: {found.metric}, {len(found.names)} sites, {round(float(found.train.sum()))} rows to train on")
-        print("\n".join([*lines(found, beside), f"  {seconds:.0f} s of CPU time"]), flush=True)
+        print("\n".join([*lines(found, beside, units), f"  {seconds:.0f} s of CPU time"]), flush=True)
 
 
 if __name__ == "__main__":
