@@ -17,7 +17,6 @@ from graphcollab.cli.options import (
     TRAINING,
     Columns,
     Computing,
-    Dataset,
     Dealing,
     Method,
     Model,
@@ -222,9 +221,7 @@ def datasets() -> None:
     list_datasets()
 
 
-def show(
-    name: Method | Dataset | str, *, table: Table = Table(), out: Folder = None, output: Output = Output()
-) -> None:
+def show(name: str, *, table: Table = Table(), out: Folder = None, output: Output = Output()) -> None:
     """Show a method's settings, a dataset, a folder of results or saved models, or a table: sites, columns, findings.
 
     Args:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Group, Parameter
 
 from graphcollab import methods
-from graphcollab.cli.values import SEVERAL
+from graphcollab.cli.values import METRIC, SEVERAL
 
 if TYPE_CHECKING:
     from graphcollab.train.settings import Compute
@@ -18,11 +18,6 @@ if TYPE_CHECKING:
     Method = str
 else:
     Method = Literal[*methods.__all__]
-Dealt = Literal["digits", "cifar10", "cifar100", "fashion_mnist", "mnist", "svhn", "mini_imagenet"]
-Dataset = Literal["heart_disease", "parkinsons", Dealt]
-Metric = Literal[
-    "accuracy", "auc", "brier", "concordance", "ece", "log_loss", "mae", "mse", "poisson_deviance", "r2", "rmse"
-]
 
 DATA, METHODS, TRAINING, EVALUATION, COMPUTING, OUTPUT = (
     Group.create_ordered(name)
@@ -70,7 +65,7 @@ class Columns:
     loss: Annotated[Literal["cross_entropy", "mse", "bce", "poisson", "cox"] | None, Parameter(group=EVALUATION)] = None
     """Training loss: cross_entropy or bce for classification, mse for regression, poisson for counts, cox for times
     with --event. Default: by the target."""
-    metric: Annotated[Metric | None, Parameter(group=EVALUATION)] = None
+    metric: Annotated[str | None, METRIC, Parameter(group=EVALUATION)] = None
     """Metric by which models are compared (docs/comparing.md). Default: accuracy, mae, poisson_deviance
     or concordance."""
 

@@ -7,10 +7,9 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from graphcollab._base.errors import FormatError, InvalidTypeError, MismatchError
-from graphcollab.cli.options import Dataset
 
 RUN = "run.toml"
 PATHS = ("data", "saved", "out")  # options that are paths; in a file they are relative to its folder
@@ -47,7 +46,9 @@ def _beside(folder: Path, entry: str) -> str:
 
 
 def _is_dataset(option: str, value: object) -> bool:
-    return option == "data" and value in get_args(Dataset)
+    from graphcollab.data.datasets import DATASETS, TABLES  # imports PyTorch
+
+    return option == "data" and (value in DATASETS or value in TABLES)
 
 
 def settings_text(folder: Path, command: str, settings: Mapping[str, Any]) -> str:

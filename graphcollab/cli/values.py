@@ -33,6 +33,17 @@ SEVERAL = Parameter(converter=_several)
 """An option with several values, ``--seeds 0-2 7`` or ``--seeds 0,1,2,7``; ``none`` alone stands for no values."""
 
 
+def _metric(_: Any, tokens: Sequence[Token]) -> str | None:
+    from graphcollab._base.settings import look_up  # imports PyTorch, as the metrics do
+    from graphcollab.analysis.metrics import METRICS
+
+    return look_up("metric", tokens[0].value, {name: name for name in METRICS} | {"none": None})
+
+
+METRIC = Parameter(converter=_metric)
+"""An option that names a metric; ``none`` stands for the default."""
+
+
 def _numbers(word: str) -> list[str]:
     span = RANGE.fullmatch(word)
     return [str(number) for number in range(int(span[1]), int(span[2]) + 1)] or [word] if span else [word]

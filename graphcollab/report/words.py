@@ -12,22 +12,8 @@ from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few
 from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.baseline import BASELINES
+from graphcollab.analysis.metrics import METRICS
 from graphcollab.report.benefit_table import COLUMNS, CONSTANT, GAINS, way_of
-
-METRICS = {
-    "accuracy": ("accuracy", "the share of rows that are predicted right"),
-    "auc": ("AUC", "the chance that of two rows of different classes the right one has the higher probability"),
-    "brier": ("Brier score", "the mean squared error of predicted probabilities"),
-    "concordance": ("concordance", "the share of pairs of which the one with the earlier event has the higher risk"),
-    "ece": ("calibration error (ECE)", "how far predicted probabilities are from how often they come true"),
-    "log_loss": ("log loss", "the mean negative logarithm of the probability that the true class was given"),
-    "mae": ("mean absolute error", "the mean distance of predictions from the truth"),
-    "mse": ("mean squared error", "the mean squared distance of predictions from the truth"),
-    "poisson_deviance": ("Poisson deviance", "how unlikely counts are at predicted rates, 0 at best"),
-    "r2": ("R²", "the share of the variance that predictions explain"),
-    "rmse": ("root mean squared error", "the root of the mean squared distance of predictions from the truth"),
-}
-"""Display names and explanations of metrics."""
 
 WAYS = {
     "alone": "each site trains a model on its own rows only",
@@ -101,13 +87,13 @@ def say(code: str, subject: str, numbers: Mapping[str, Any], **words: object) ->
 
 def metric_name(name: str) -> str:
     """Return the display name of a metric."""
-    return METRICS.get(name, (name, ""))[0]
+    return (METRICS[name].title if name in METRICS else "") or name
 
 
 def metric_in_words(name: str, higher_is_better: bool) -> str:
     """Return a metric's name, explanation and direction for use in a sentence."""
-    called, what = METRICS.get(name, (name, ""))
-    return f"{called} ({what + '; ' * bool(what)}{'larger' if higher_is_better else 'smaller'} is better)"
+    what = METRICS[name].explanation if name in METRICS else ""
+    return f"{metric_name(name)} ({what + '; ' * bool(what)}{'larger' if higher_is_better else 'smaller'} is better)"
 
 
 def way_in_words(name: str) -> str:

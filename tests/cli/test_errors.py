@@ -46,7 +46,7 @@ def one_line(done, code, *words):
         (["--methods", "cobo", "--set", "cobo"], ["set: "]),
         (["--methods", "local", "--group", "diseas"], ["group", "'diseas'", "'disease'"]),
         (["--methods", "local", "--columns", "age,agee"], ["columns", "'agee'", "'age'"]),
-        (["--methods", "local", "--metric", "acuracy"], ["--metric", '"accuracy"']),
+        (["--methods", "local", "--metric", "acuracy"], ["--metric", "'accuracy'"]),
         (["--methods", "local", "--on-nonfinite", "halt"], ["--on-nonfinite", '"isolate"']),
     ],
 )

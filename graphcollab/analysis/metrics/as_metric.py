@@ -7,15 +7,13 @@ from typing import Annotated, Any, TypeAlias
 
 from graphcollab._base.errors import MissingError
 from graphcollab._base.settings import checked, look_up
-from graphcollab.analysis.metrics.classification import accuracy, auc, concordance
-from graphcollab.analysis.metrics.errors import mae, mse, poisson_deviance, r2, rmse
+from graphcollab.analysis.metrics import classification, errors, probabilities
 from graphcollab.analysis.metrics.metric import Metric
-from graphcollab.analysis.metrics.probabilities import brier, ece, log_loss
 
-METRICS: dict[str, Metric] = {
-    m.name: m for m in (accuracy, auc, brier, concordance, ece, log_loss, mae, mse, poisson_deviance, r2, rmse)
-}
-"""The metrics with a name; an added metric is available under its name everywhere."""
+FAMILIES = (classification, errors, probabilities)
+_FOUND = [value for family in FAMILIES for value in vars(family).values() if isinstance(value, Metric)]
+METRICS: dict[str, Metric] = {metric.name: metric for metric in sorted(_FOUND, key=lambda metric: metric.name)}
+"""The metrics with a name: all that the files of metrics define. An added one is available by its name everywhere."""
 
 AnyMetric: TypeAlias = Annotated[str | Metric | Callable[..., Any], "a name, a Metric or a function"]
 

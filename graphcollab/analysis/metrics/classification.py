@@ -43,7 +43,15 @@ def _accuracy(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) ->
     return row_mean(predicted == targets, weight, counted)
 
 
-accuracy = Metric("accuracy", True, _accuracy, weighted=True, of_classes=True, is_share=True)
+accuracy = Metric(
+    "accuracy",
+    True,
+    _accuracy,
+    weighted=True,
+    of_classes=True,
+    is_share=True,
+    explanation="the share of rows that are predicted right",
+)
 """The share of samples whose predicted class is the true one.
 
 Outputs [R, n, C, ...] with C classes are interpreted as in PyTorch's cross-entropy: the dimension after the samples is
@@ -84,7 +92,15 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
 
 
 auc = Metric(
-    "auc", True, _auc, undefined="it needs samples of both classes", weighted=True, of_classes=True, is_share=True
+    "auc",
+    True,
+    _auc,
+    undefined="it needs samples of both classes",
+    weighted=True,
+    of_classes=True,
+    is_share=True,
+    title="AUC",
+    explanation="the chance that of two rows of different classes the right one has the higher probability",
 )
 r"""The area under the ROC curve of a binary task: the probability that a positive sample outscores a negative one.
 
@@ -127,6 +143,7 @@ concordance = Metric(
     weighted=True,
     is_share=True,
     only_with="cox",
+    explanation="the share of pairs of which the one with the earlier event has the higher risk",
 )
 r"""Harrell's C: the share of comparable pairs of samples in which the earlier event has the higher score.
 

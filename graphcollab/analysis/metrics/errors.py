@@ -29,12 +29,30 @@ def _mean_error(name: str, power: float, outputs: Tensor, targets: Tensor, mask:
     return row_mean((outputs - targets).abs().pow(power), weight)
 
 
-mse = Metric("mse", False, partial(_mean_error, "mse", 2.0), weighted=True, of_classes=False, unit=2)
+mse = Metric(
+    "mse",
+    False,
+    partial(_mean_error, "mse", 2.0),
+    weighted=True,
+    of_classes=False,
+    unit=2,
+    title="mean squared error",
+    explanation="the mean squared distance of predictions from the truth",
+)
 """The mean of (output - target)² over samples and output dimensions.
 
 Outputs and targets have the same shape [R, n, ...]; outputs [R, n, 1] also match targets [R, n]. Nothing is broadcast.
 """
-mae = Metric("mae", False, partial(_mean_error, "mae", 1.0), weighted=True, of_classes=False, unit=1)
+mae = Metric(
+    "mae",
+    False,
+    partial(_mean_error, "mae", 1.0),
+    weighted=True,
+    of_classes=False,
+    unit=1,
+    title="mean absolute error",
+    explanation="the mean distance of predictions from the truth",
+)
 """The mean of abs(output - target) over samples and output dimensions; shapes as in `mse`."""
 
 
@@ -42,7 +60,16 @@ def _rmse(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Ten
     return _mean_error("rmse", 2.0, outputs, targets, mask, weight).sqrt()
 
 
-rmse = Metric("rmse", False, _rmse, weighted=True, of_classes=False, unit=1)
+rmse = Metric(
+    "rmse",
+    False,
+    _rmse,
+    weighted=True,
+    of_classes=False,
+    unit=1,
+    title="root mean squared error",
+    explanation="the root of the mean squared distance of predictions from the truth",
+)
 """The square root of `mse`, in the unit of the targets; shapes as in `mse`."""
 
 
@@ -54,7 +81,14 @@ def _poisson_deviance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Te
 
 
 poisson_deviance = Metric(
-    "poisson_deviance", False, _poisson_deviance, weighted=True, of_classes=False, only_with="poisson"
+    "poisson_deviance",
+    False,
+    _poisson_deviance,
+    weighted=True,
+    of_classes=False,
+    only_with="poisson",
+    title="Poisson deviance",
+    explanation="how unlikely counts are at predicted rates, 0 at best",
 )
 r"""The mean deviance :math:`2 (r - y + y \log(y / r))` of counts y from predicted rates r.
 
@@ -78,7 +112,16 @@ def _r2(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tenso
     return (1 - left / total.where(total > 0, torch.nan)).mean(1)
 
 
-r2 = Metric("r2", True, _r2, undefined="it needs targets that differ", weighted=True, of_classes=False)
+r2 = Metric(
+    "r2",
+    True,
+    _r2,
+    undefined="it needs targets that differ",
+    weighted=True,
+    of_classes=False,
+    title="R²",
+    explanation="the share of the variance that predictions explain",
+)
 r"""The coefficient of determination: the share of the targets' variance at a node that its model explains.
 
 .. math::

@@ -40,6 +40,8 @@ class Metric:
         is_share: Whether it is a share, from 0 to 1, which tables show in percent.
         unit: Power of the targets' unit, 0 for none.
         only_with: The only named loss that it is compatible with, if there is one.
+        title: Name in sentences. Default: the name.
+        explanation: What it measures, in half a sentence for people who do not know it.
 
     Shapes:
         outputs: [R, n, ...], the outputs of R rows on n samples each.
@@ -64,6 +66,8 @@ class Metric:
     is_share: bool = False
     unit: int = 0
     only_with: str = ""
+    title: str = ""
+    explanation: str = ""
 
     @classmethod
     def per_node(

@@ -32,7 +32,15 @@ def _log_loss(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) ->
     return row_mean(-log_p.gather(2, targets.unsqueeze(2)).squeeze(2), weight, counted)
 
 
-log_loss = Metric("log_loss", False, _log_loss, weighted=True, of_classes=True)
+log_loss = Metric(
+    "log_loss",
+    False,
+    _log_loss,
+    weighted=True,
+    of_classes=True,
+    title="log loss",
+    explanation="the mean negative logarithm of the probability that the true class was given",
+)
 """The mean of -log p of the true class, in nats: the cross-entropy without class weights or label smoothing."""
 
 
@@ -43,7 +51,15 @@ def _brier(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Te
     return row_mean(distance / 2 if log_p.size(2) == 2 else distance, weight, counted)
 
 
-brier = Metric("brier", False, _brier, weighted=True, of_classes=True)
+brier = Metric(
+    "brier",
+    False,
+    _brier,
+    weighted=True,
+    of_classes=True,
+    title="Brier score",
+    explanation="the mean squared error of predicted probabilities",
+)
 r"""The mean squared distance between predicted probabilities and outcomes.
 
 From `Verification of Forecasts Expressed in Terms of Probability (Brier, Monthly Weather Review 1950)
@@ -81,7 +97,15 @@ def confidences(
     return confidence.flatten(1), right.flatten(1), bins, weight
 
 
-ece = Metric("ece", False, _ece, weighted=True, of_classes=True)
+ece = Metric(
+    "ece",
+    False,
+    _ece,
+    weighted=True,
+    of_classes=True,
+    title="calibration error (ECE)",
+    explanation="how far predicted probabilities are from how often they come true",
+)
 r"""The expected calibration error: the difference between confidence and accuracy.
 
 From `On Calibration of Modern Neural Networks (Guo et al., ICML 2017) <https://arxiv.org/abs/1706.04599>`_:
