@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-SLOTS = tuple(f"components.{one}" for one in ("local", "weigh", "exchange", "rewire"))  # all classes are exported
+SLOTS = ("local", "weigh", "exchange", "rewire")  # folders of components, which shows all their classes
 
 
 def main(check: bool = False) -> list[str]:
@@ -43,6 +43,8 @@ def exports() -> Iterator[tuple[Path, str]]:
     for init in sorted((ROOT / "graphcollab").glob("*/**/__init__.py")):
         files = {path.stem: path.read_text(encoding="utf-8") for path in init.parent.glob("*.py") if path != init}
         files |= {one.parent.name: one.read_text(encoding="utf-8") for one in init.parent.glob("*/__init__.py")}
+        for path in (path for slot in SLOTS for path in init.parent.glob(f"{slot}/*.py") if path.stem != "__init__"):
+            files[f"{path.parent.name}.{path.stem}"] = path.read_text(encoding="utf-8")
         source = init.read_text(encoding="utf-8")
         if files and exported(source):
             yield init, exporting(source, ".".join(init.parent.relative_to(ROOT / "graphcollab").parts), files)
@@ -51,12 +53,12 @@ def exports() -> Iterator[tuple[Path, str]]:
 def exporting(source: str, folder: str, files: dict[str, str]) -> str:
     """Return an ``__init__.py`` with anew its exports from the files of its folder."""
     home = {name: file for file, text in files.items() for name in exported(text) or defined(text)}
-    names = {name for file, text in files.items() if not file.startswith("_") for name in shown_by_itself(folder, text)}
+    names = {name for file, text in files.items() for name in shown_by_itself(folder, file, text)}
     others = []
     block = [one for one in exporting_block(source) if isinstance(one, ast.ImportFrom)]
+    own = {f"graphcollab.{folder}", *(f"graphcollab.{folder}.{slot}" for slot in SLOTS)}
     for one in block:
-        own, _, file = (one.module or "").rpartition(".")
-        if own == f"graphcollab.{folder}" and file and one.names[0].asname:
+        if (one.module or "").rpartition(".")[0] in own and one.names[0].asname:
             names |= {alias.name for alias in one.names} & home.keys()
         else:
             shown = [alias.name for alias in one.names if alias.asname]
@@ -72,8 +74,8 @@ def exporting(source: str, folder: str, files: dict[str, str]) -> str:
     return "".join(lines)
 
 
-def shown_by_itself(folder: str, source: str) -> list[str]:
-    """Return what a file shows without being asked: methods, and the classes of pieces."""
+def shown_by_itself(folder: str, file: str, source: str) -> list[str]:
+    """Return what a file shows without being asked: methods, and the classes of pieces in the folders of slots."""
     public = [node for node in ast.parse(source).body if not getattr(node, "name", "_").startswith("_")]
     if folder == "methods":
         return [
@@ -82,7 +84,9 @@ def shown_by_itself(folder: str, source: str) -> list[str]:
             if isinstance(one, ast.FunctionDef)
             and "method" in (ast.unparse(getattr(by, "func", by)) for by in one.decorator_list)
         ]
-    return [one.name for one in public if isinstance(one, ast.ClassDef) and folder in SLOTS]
+    slot, dot, own = file.partition(".")
+    shows = folder == "components" and slot in SLOTS and dot and not own.startswith("_")
+    return [one.name for one in public if isinstance(one, ast.ClassDef) and shows]
 
 
 def exporting_block(source: str) -> list[ast.stmt]:

@@ -12,9 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Method, methods
 from graphcollab._base.keyed import keyed_seed
-from graphcollab.components import Env
-from graphcollab.components.local import Fit, FitPersonal
-from graphcollab.components.weigh import GradientAlignment
+from graphcollab.components import Env, Fit, FitPersonal, GradientAlignment
 from graphcollab.engine import Rows
 
 DECAY = 0.01  # weight decay of AdamW, PyTorch's default

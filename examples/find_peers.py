@@ -30,8 +30,7 @@ from tqdm import tqdm
 from graphcollab import build_model, compare, load_dataset, methods, report, run
 from graphcollab._base.files import write_whole
 from graphcollab.comm import is_main_process, only_main_process
-from graphcollab.components.weigh import CosineUpdates, CosineWeights, InverseLoss
-from graphcollab.components.weigh.similarity import DistanceKernel
+from graphcollab.components import CosineUpdates, CosineWeights, DistanceKernel, InverseLoss
 from graphcollab.data.partition import label_shift, linear_regression_tasks, rotation_shift
 from graphcollab.data.partition.label_shift import FIVE_PAIRS
 from graphcollab.train import RecordGraph

@@ -24,11 +24,18 @@ from torch_geometric.transforms import BaseTransform
 
 from graphcollab import GraphcollabError
 from graphcollab._base.settings import MOST
-from graphcollab.components import Real, Rewiring, Weigher
-from graphcollab.components.local import Fit
-from graphcollab.components.local.combine import Combine, ProjectedGradient
-from graphcollab.components.rewire.two_stages import NeighborBag
-from graphcollab.components.weigh import CosineWeights, Similarity, Uniform
+from graphcollab.components import (
+    Combine,
+    CosineWeights,
+    Fit,
+    NeighborBag,
+    ProjectedGradient,
+    Real,
+    Rewiring,
+    Similarity,
+    Uniform,
+    Weigher,
+)
 from graphcollab.engine import SGD, Objective, Proximal
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.transforms import TopK

@@ -25,9 +25,7 @@ from graphcollab import (
 )
 from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics import Metric
-from graphcollab.components.exchange import Exchange, Receive, ThroughServer
-from graphcollab.components.exchange.servers import ThroughCenters
-from graphcollab.components.local import Fit
+from graphcollab.components import Exchange, Fit, Receive, ThroughCenters, ThroughServer
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.engine import SGD, Adam, Loss
 from graphcollab.engine.losses import as_objective

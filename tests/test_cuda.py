@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from graphcollab import Method, Tasks, methods, run
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.engine import SGD, AdamW, static_steps
 from graphcollab.testing import Scene
 from graphcollab.train import Compute

@@ -11,9 +11,8 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab import Method
-from graphcollab.components import Env
+from graphcollab.components import ChannelAttention, Env
 from graphcollab.components.state import LOOP, tell_all
-from graphcollab.components.weigh import ChannelAttention
 from graphcollab.nn.filters import layers_of
 from graphcollab.nn.functional import edge_products
 from graphcollab.persistence import History

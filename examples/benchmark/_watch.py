@@ -12,8 +12,7 @@ from torch_geometric.data import Data
 
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.metrics.scores import score_rows
-from graphcollab.components import Env
-from graphcollab.components.weigh import Similarity
+from graphcollab.components import Env, Similarity
 from graphcollab.engine import Rows
 from graphcollab.persistence import History
 from graphcollab.train import Callback

@@ -29,8 +29,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Phases, build_model, load_dataset, report, run
 from graphcollab._base.files import write_whole
-from graphcollab.components import Env
-from graphcollab.components.rewire import Candidates, PeerSampler
+from graphcollab.components import Candidates, Env, PeerSampler
 from graphcollab.data.partition import concept_shift, label_shift
 from graphcollab.data.partition.label_shift import ANIMALS_VEHICLES
 from graphcollab.methods import oracle

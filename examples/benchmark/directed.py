@@ -29,9 +29,7 @@ from tqdm import tqdm
 from graphcollab import Method, Phases, build_model, compare, load_dataset, report
 from graphcollab._base.files import write_whole
 from graphcollab.analysis.metrics import paired_difference
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import SampleCounts, Uniform
+from graphcollab.components import Exchange, Fit, SampleCounts, Uniform
 from graphcollab.data.partition import majority_tasks
 from graphcollab.engine import SGD
 from graphcollab.methods import directed, local

@@ -23,8 +23,7 @@ from tqdm import tqdm
 
 from graphcollab import load_dataset, methods, run
 from graphcollab.analysis.metrics import recovery_auc
-from graphcollab.components.exchange import NoExchange
-from graphcollab.components.weigh import NoWeights
+from graphcollab.components import NoExchange, NoWeights
 from graphcollab.components.weigh.classifiers import head_cosines
 from graphcollab.data.partition import class_clusters
 from graphcollab.engine import ImageAugment

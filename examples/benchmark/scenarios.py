@@ -34,8 +34,7 @@ from tqdm import tqdm
 from graphcollab import Phases, compare, load_dataset, methods, report
 from graphcollab._base.files import write_whole
 from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
-from graphcollab.components.exchange import NoExchange
-from graphcollab.components.weigh import ClassifierSimilarity, NoWeights
+from graphcollab.components import ClassifierSimilarity, NoExchange, NoWeights
 from graphcollab.data.partition import class_clusters
 from graphcollab.engine import SGD, Adam, ImageAugment, Views
 from graphcollab.models import small_backbones, split_models

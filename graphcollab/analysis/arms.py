@@ -14,7 +14,7 @@ from graphcollab._base.checks import own_filter
 from graphcollab._base.naming import setting
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import score_all
-from graphcollab.components.env import Env
+from graphcollab.components import Env
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.engine.stack import Stacks

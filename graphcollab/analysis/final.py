@@ -15,8 +15,7 @@ from torch import Tensor
 from graphcollab._base.naming import few
 from graphcollab.analysis.arms import OF_CLASSES, regret
 from graphcollab.analysis.trial import SHARES
-from graphcollab.components.exchange import Exchange, ThroughServer
-from graphcollab.components.local import Fit
+from graphcollab.components import Exchange, Fit, ThroughServer
 from graphcollab.data.samples import Pool, Split
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.optimizer import LocalSteps

@@ -16,7 +16,7 @@ from graphcollab._base.checks import issue
 from graphcollab._base.errors import ContractError, MissingError, UnsupportedError
 from graphcollab._base.keyed import keyed_seed
 from graphcollab.components.env import Env
-from graphcollab.components.local import Fit
+from graphcollab.components.local.fit import Fit
 from graphcollab.components.local.prototypes import embed_sample
 from graphcollab.components.slots import Judge
 from graphcollab.engine import NonFiniteLossError

@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Annotated, Literal, Unpack
 
 from graphcollab._base.settings import Buffers, Count, Fraction, NonNegative, Real
-from graphcollab.components.exchange import Exchange, NoExchange
-from graphcollab.components.local.combine import ClippedMean, ProjectedGradient
-from graphcollab.components.local.cross_gradients import CrossGradients
-from graphcollab.components.weigh import KeepWeights, Metropolis, Uniform
+from graphcollab.components import (
+    ClippedMean,
+    CrossGradients,
+    Exchange,
+    KeepWeights,
+    Metropolis,
+    NoExchange,
+    ProjectedGradient,
+    Uniform,
+)
 from graphcollab.methods.declare import Training, make_optimizer, method
 from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops

@@ -6,9 +6,7 @@ from typing import Literal, Unpack
 
 from graphcollab._base.errors import RangeError
 from graphcollab._base.settings import Buffers, Count, Natural, NonNegative, Positive
-from graphcollab.components.exchange.exchange import LaplacianPull
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import GradientAlignment
+from graphcollab.components import Fit, GradientAlignment, LaplacianPull
 from graphcollab.methods.declare import Training, make_optimizer, method
 from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops

@@ -12,11 +12,8 @@ from graphcollab._base.documentation import documented, entries
 from graphcollab._base.errors import ConflictError, InvalidTypeError
 from graphcollab._base.naming import few
 from graphcollab._base.settings import Buffers, Count, Momentum, NonNegative, checked
-from graphcollab.components.exchange import Exchange
+from graphcollab.components import EarlyStopping, Exchange, Fit, PeerWeights
 from graphcollab.components.judge import Judge
-from graphcollab.components.local import Fit
-from graphcollab.components.stop import EarlyStopping
-from graphcollab.components.weigh.peer_weights import PeerWeights
 from graphcollab.engine.optimizer import RowOptimizer, as_row_optimizer
 from graphcollab.methods.method import Method
 

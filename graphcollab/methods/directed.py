@@ -6,9 +6,7 @@ from dataclasses import replace
 from typing import Annotated, Literal, Unpack
 
 from graphcollab._base.settings import Count, NonNegative, Real, Share
-from graphcollab.components.exchange import NoExchange, Receive
-from graphcollab.components.weigh import KeepWeights
-from graphcollab.components.weigh.trial_mixtures import TrialMixtures
+from graphcollab.components import KeepWeights, NoExchange, Receive, TrialMixtures
 from graphcollab.methods.declare import Training, fit, method
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab._base.settings import Buffers, Incomplete, NonNegative, Share
-from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components import Exchange, FitPersonal, ThroughServer, sample_nodes
 from graphcollab.components.judge import Judge
-from graphcollab.components.local import FitPersonal
-from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab._base.settings import Buffers, Count
-from graphcollab.components.weigh.double_greedy import DoubleGreedy
-from graphcollab.components.weigh.peer_weights import PeerWeights
+from graphcollab.components import DoubleGreedy, PeerWeights
 from graphcollab.methods.declare import Training, fit, method, peer_method
 from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops

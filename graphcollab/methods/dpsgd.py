@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Literal, Unpack
 
 from graphcollab._base.settings import Buffers
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.weigh import Metropolis, Uniform
+from graphcollab.components import Exchange, Metropolis, Uniform
 from graphcollab.methods.declare import Training, fit, method
 from graphcollab.methods.method import Method
 from graphcollab.transforms import WithSelfLoops

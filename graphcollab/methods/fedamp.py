@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab._base.settings import Buffers, Fraction, NonNegative, Positive, Share
+from graphcollab.components import CosineWeights, DistanceKernel, PeerWeights, SimilarityWeights, sample_nodes
 from graphcollab.components.judge import Judge
-from graphcollab.components.rewire.scheduled import sample_nodes
-from graphcollab.components.weigh import CosineWeights
-from graphcollab.components.weigh.formulas import SimilarityWeights
-from graphcollab.components.weigh.peer_weights import PeerWeights
-from graphcollab.components.weigh.similarity import DistanceKernel
 from graphcollab.engine import Proximal
 from graphcollab.methods.declare import Training, fit, method, peer_method
 from graphcollab.methods.method import Method

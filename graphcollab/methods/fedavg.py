@@ -6,9 +6,8 @@ from dataclasses import replace
 from typing import Literal, Unpack
 
 from graphcollab._base.settings import Buffers, Count, Incomplete, NonNegative, Share
-from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components import Exchange, ThroughServer, sample_nodes
 from graphcollab.components.judge import FineTuned
-from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method, patient
 from graphcollab.methods.method import Method
 

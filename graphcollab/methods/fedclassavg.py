@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab._base.settings import Buffers, Incomplete, NonNegative, Positive, Share
-from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components import Exchange, ThroughServer, sample_nodes
 from graphcollab.components.judge import Judge
-from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.engine import ImageAugment, Objective, Proximal, SupervisedContrast, Views
 from graphcollab.engine.views import Augment
 from graphcollab.methods.declare import BETAS, Training, Weights, fit, method

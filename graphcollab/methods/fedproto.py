@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab._base.settings import Incomplete, NonNegative, Share
-from graphcollab.components.exchange import ThroughServer
-from graphcollab.components.exchange.unmixed import PrototypeAverage
+from graphcollab.components import PrototypeAverage, PrototypeDistance, ThroughServer, sample_nodes
 from graphcollab.components.judge import Judge, NearestPrototype
-from graphcollab.components.local.prototypes import PrototypeDistance
-from graphcollab.components.rewire.scheduled import sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
 

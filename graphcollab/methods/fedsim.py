@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Unpack
 
 from graphcollab._base.settings import Buffers, Incomplete, Positive, Share
-from graphcollab.components.exchange import Exchange, ThroughServer
-from graphcollab.components.rewire.scheduled import sample_nodes
+from graphcollab.components import Exchange, ThroughServer, sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
 

@@ -6,12 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, Unpack
 
 from graphcollab._base.settings import Buffers, Count, Positive, Real, Share
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.exchange.servers import NeighborhoodMeans
-from graphcollab.components.rewire import TaskPeers
-from graphcollab.components.rewire.scheduled import sample_nodes
-from graphcollab.components.rewire.task_distances import Encoder
-from graphcollab.components.weigh import SampleCounts, Uniform
+from graphcollab.components import Encoder, Exchange, NeighborhoodMeans, SampleCounts, TaskPeers, Uniform, sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab._base.settings import Buffers, Count, Fraction, NonNegative
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.rewire.sampler import GreedyPeers
-from graphcollab.components.weigh.first_order_gain import FirstOrderGain
+from graphcollab.components import Exchange, FirstOrderGain, GreedyPeers
 from graphcollab.methods.declare import Training, fit, method
 from graphcollab.methods.method import Method
 

@@ -7,10 +7,7 @@ from typing import Literal, Unpack
 from torch import Tensor
 
 from graphcollab._base.settings import Buffers, Count, Incomplete, Natural, Share
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.exchange.servers import ThroughCenters
-from graphcollab.components.rewire.choose_center import ChooseCenter
-from graphcollab.components.rewire.scheduled import sample_nodes
+from graphcollab.components import ChooseCenter, Exchange, ThroughCenters, sample_nodes
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
 

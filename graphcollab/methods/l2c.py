@@ -7,11 +7,15 @@ from typing import Literal, TypeAlias, Unpack
 
 from graphcollab._base.errors import MissingError
 from graphcollab._base.settings import Buffers, Count, Natural, NonNegative, Share
-from graphcollab.components.exchange import AlongEdges, Exchange
-from graphcollab.components.local.fit import FitWithReference
-from graphcollab.components.rewire import ApplyTransform
-from graphcollab.components.slots import Rewiring
-from graphcollab.components.weigh import ChannelAttention, LearnedLogits
+from graphcollab.components import (
+    AlongEdges,
+    ApplyTransform,
+    ChannelAttention,
+    Exchange,
+    FitWithReference,
+    LearnedLogits,
+    Rewiring,
+)
 from graphcollab.engine import Adam, AdamW
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.methods.declare import Training, fit, method

@@ -6,8 +6,7 @@ from typing import Unpack
 
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.settings import Buffers, Natural, NonNegative, Positive
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.weigh import ClassifierSimilarity, Uniform
+from graphcollab.components import ClassifierSimilarity, Exchange, Uniform
 from graphcollab.engine import ImageAugment, Objective, SupervisedContrast, Views
 from graphcollab.engine.contrastive import PrototypeContrast, PrototypeUniformity
 from graphcollab.engine.views import Augment

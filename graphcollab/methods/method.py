@@ -28,15 +28,24 @@ from graphcollab._base.errors import (
 from graphcollab._base.piece import Field, Piece
 from graphcollab._base.settings import check_settings
 from graphcollab.comm.relation import Relation
+from graphcollab.components import (
+    ApplyTransform,
+    Env,
+    Exchange,
+    Exchanger,
+    Judge,
+    Layer,
+    Local,
+    NoExchange,
+    NoWeights,
+    Rewiring,
+    Stop,
+    Weigher,
+)
 from graphcollab.components.allowed import allowed_only
 from graphcollab.components.at_work import apply_participation, count_messages, restore_participation
-from graphcollab.components.env import Env
-from graphcollab.components.exchange import Exchange, Layer, NoExchange
 from graphcollab.components.guard import screen, settle, settle_validation, sift, unless_ruined, without_refused
-from graphcollab.components.rewire import ApplyTransform
-from graphcollab.components.slots import Exchanger, Judge, Local, Rewiring, Stop, Weigher
 from graphcollab.components.state import LOOP, end_round, fields_of, start_round
-from graphcollab.components.weigh import NoWeights
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.engine.stack import Stacks
@@ -247,8 +256,8 @@ class Method(Playable):
         if self.stops and "x_local" in self.judge.reads:
             raise ConflictError(
                 "stop",
-                f"{self.name} judges nodes by their models before mixing, and a node that stops takes its best model "
-                "back, which may be a mixture: use judge=Judge(field='best_x') with EarlyStopping",
+                f"{self.name} judges models before mixing, and a stopped node's best model may be a mixture: use "
+                "judge=Judge(field='best_x')",
             )
         if self.stops and self.exchange.serves_rest:
             raise ConflictError(
@@ -276,8 +285,7 @@ class Method(Playable):
                 known = ", ".join(map(repr, sorted(models)))
                 raise UnknownError(
                     "judge",
-                    f"{self.name} judges nodes by the field {read!r}, which none of its pieces keeps models in: use a "
-                    f"piece that does, or judge them by one of {known}",
+                    f"{self.name} judges nodes by {read!r}, in which no piece keeps models: use one of {known}",
                 )
 
     def _check_learning(self) -> None:
@@ -286,8 +294,7 @@ class Method(Playable):
         if isinstance(self.weigh, NoWeights) and mixes:
             raise MissingError(
                 "weigh",
-                f"{self.name} has no weights, and its {kind.__name__} mixes models by them along edges: give weigh=, "
-                "such as Uniform()",
+                f"{self.name} has no weights, and its {kind.__name__} mixes by them: give weigh=, such as Uniform()",
             )
         if self.weigh.learns and (not self.exchange.along_edges or kind.weight_gradient is Exchanger.weight_gradient):
             raise UnsupportedError(

@@ -6,11 +6,7 @@ from typing import Unpack
 
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.settings import Buffers, Incomplete, Natural, NonNegative, Positive, Share
-from graphcollab.components.exchange import Exchange, ThroughServer
-from graphcollab.components.exchange.exchange import ShrinkIntercepts
-from graphcollab.components.random_slopes import RandomSlopes
-from graphcollab.components.rewire.scheduled import sample_nodes
-from graphcollab.components.slots import Judge
+from graphcollab.components import Exchange, Judge, RandomSlopes, ShrinkIntercepts, ThroughServer, sample_nodes
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.methods.declare import Training, Weights, fit, method
 from graphcollab.methods.method import Method
@@ -51,7 +47,7 @@ def partial_pooling(
 
     With ``shrink`` intercepts are pulled towards their mean :math:`\bar\alpha`, as if each node's mean loss had a term
     :math:`\frac{\nu}{2 n_k} (\alpha_k - \bar\alpha)^2`; the fewer samples a node has, the more it takes from the others
-    (`graphcollab.components.exchange.ShrinkIntercepts`).
+    (`ShrinkIntercepts`).
 
     Differences from chapter 12:
 

@@ -6,13 +6,24 @@ from typing import Literal, Unpack
 
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.settings import Buffers, Count, Positive, Share
-from graphcollab.components.rewire import PeerSampler
-from graphcollab.components.rewire.adaptive import AdaptivePeers
-from graphcollab.components.rewire.two_stages import CountChosen, FrequentPeers, KeepChosen, NeighborBag
-from graphcollab.components.weigh import CosineUpdates, Formula, SampleCounts, Similarity
-from graphcollab.components.weigh.formulas import SimilarityWeights
-from graphcollab.components.weigh.peer_weights import AugmentBags, BestPeers, PeerWeights
-from graphcollab.components.weigh.similarity import SimilarityLike, as_similarity
+from graphcollab.components import (
+    AdaptivePeers,
+    AugmentBags,
+    BestPeers,
+    CosineUpdates,
+    CountChosen,
+    Formula,
+    FrequentPeers,
+    KeepChosen,
+    NeighborBag,
+    PeerSampler,
+    PeerWeights,
+    SampleCounts,
+    Similarity,
+    SimilarityWeights,
+    as_similarity,
+)
+from graphcollab.components.weigh.similarity import SimilarityLike
 from graphcollab.methods.declare import Training, fit, method, patient, peer_method
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases

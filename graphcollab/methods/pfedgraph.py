@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from graphcollab._base.settings import Buffers, Finite, Fraction, Positive, Share
-from graphcollab.components.rewire.scheduled import sample_nodes
-from graphcollab.components.weigh import CosineUpdates
-from graphcollab.components.weigh.formulas import SimplexWeights
-from graphcollab.components.weigh.peer_weights import PeerWeights
+from graphcollab.components import CosineUpdates, PeerWeights, SimplexWeights, sample_nodes
 from graphcollab.engine import Proximal
 from graphcollab.methods.declare import Training, fit, method, peer_method
 from graphcollab.methods.method import Method

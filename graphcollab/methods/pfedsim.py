@@ -5,11 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Unpack
 
 from graphcollab._base.settings import Buffers, Incomplete, Natural, Real, Share
-from graphcollab.components.exchange import Exchange, ThroughServer
-from graphcollab.components.exchange.servers import AtServer
+from graphcollab.components import AtServer, Exchange, HeadAffinity, ThroughServer, sample_nodes
 from graphcollab.components.judge import Judge
-from graphcollab.components.rewire.scheduled import sample_nodes
-from graphcollab.components.weigh.classifiers import HeadAffinity
 from graphcollab.methods.declare import Training, fit, method
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases

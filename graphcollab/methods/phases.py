@@ -12,7 +12,7 @@ from graphcollab._base.checks import own_filter
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.piece import Piece
 from graphcollab._base.settings import Count, check_settings
-from graphcollab.components.env import Env
+from graphcollab.components import Env
 from graphcollab.components.state import end_phase
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.stack import Stacks

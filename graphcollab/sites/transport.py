@@ -16,7 +16,7 @@ from graphcollab._base.errors import ConflictError, ContractError
 from graphcollab._base.naming import few
 from graphcollab.comm.launch import among
 from graphcollab.comm.transport import SharedTransport
-from graphcollab.components.env import Env, Participation
+from graphcollab.components import Env, Participation
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.errors import SiteLostError
 from graphcollab.sites.frame import Frame, FrameError, wrong_message

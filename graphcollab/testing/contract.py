@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab.components.env import Participation
+from graphcollab.components import Participation
 from graphcollab.components.state import LOOP
 from graphcollab.persistence import History
 from graphcollab.persistence.checkpoint import load_checkpoint

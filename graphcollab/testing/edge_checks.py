@@ -7,9 +7,7 @@ import functools
 import torch
 from torch import Tensor
 
-from graphcollab.components.exchange import NoExchange
-from graphcollab.components.slots import Rewiring
-from graphcollab.components.weigh import NoWeights
+from graphcollab.components import NoExchange, NoWeights, Rewiring
 from graphcollab.methods.phases import Phases
 from graphcollab.testing.claims import AnyMethod, NotApplicable, close, dense, differences, require, rounds_of, rows
 from graphcollab.testing.scene import Scene

@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 from graphcollab._base.piece import Field
 from graphcollab.comm.plane import Plane
 from graphcollab.comm.transport import Halo
-from graphcollab.components.env import Env
+from graphcollab.components import Env
 from graphcollab.components.state import LOOP, SHARED_EDGES
 from graphcollab.engine import Rows
 from graphcollab.engine.stack import Stacks

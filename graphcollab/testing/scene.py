@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab.comm.plane import Plane
 from graphcollab.comm.transport import Transport
-from graphcollab.components.env import Env, Participation
+from graphcollab.components import Env, Participation
 from graphcollab.components.state import LOOP, keep_own
 from graphcollab.data.samples import Pool, Split
 from graphcollab.data.tasks import Tasks

@@ -13,7 +13,7 @@ from graphcollab._base.checks import issue
 from graphcollab._base.errors import MismatchError
 from graphcollab._base.naming import few
 from graphcollab.comm.plane import Plane
-from graphcollab.components.slots import Exchanger
+from graphcollab.components import Exchanger
 from graphcollab.engine.param_spec import shared_tensors
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods.method import Method

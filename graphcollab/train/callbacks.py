@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from graphcollab._base.settings import Count, checked
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, score_all
-from graphcollab.components.env import Env
+from graphcollab.components import Env
 from graphcollab.engine import Rows
 from graphcollab.engine.stack import Stacks
 from graphcollab.methods.method import Method, last_graph

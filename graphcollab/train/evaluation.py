@@ -13,8 +13,8 @@ from graphcollab._base.checks import issue
 from graphcollab._base.errors import ContractError, DuplicateError
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import score_rows
+from graphcollab.components import Env
 from graphcollab.components.at_work import membership
-from graphcollab.components.env import Env
 from graphcollab.components.guard import cure
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.methods.method import Method

@@ -17,10 +17,9 @@ from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import not_defined
 from graphcollab.analysis.metrics.weight_spread import WeightSpread, weight_spread
 from graphcollab.comm.plane import Plane
+from graphcollab.components import Env, Exchanger, Weigher
 from graphcollab.components.at_work import apply_participation, edges_in_use
-from graphcollab.components.env import Env
 from graphcollab.components.guard import cure, initial_bounds
-from graphcollab.components.slots import Exchanger, Weigher
 from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method, last_graph
 from graphcollab.methods.phases import Phases

@@ -17,7 +17,7 @@ from graphcollab._base.naming import few
 from graphcollab._base.piece import Field
 from graphcollab._base.version import __version__
 from graphcollab.comm.plane import Plane
-from graphcollab.components.env import Isolate, Participation
+from graphcollab.components import Isolate, Participation
 from graphcollab.components.state import ROWS
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.param_spec import shared_tensors

@@ -20,9 +20,8 @@ from graphcollab._base.settings import Natural, checked
 from graphcollab.analysis.metrics import Scores
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, score_nodes
 from graphcollab.comm.plane import Plane
+from graphcollab.components import Env, Exchange
 from graphcollab.components.at_work import membership
-from graphcollab.components.env import Env
-from graphcollab.components.exchange import Exchange
 from graphcollab.components.exchange.exchange import buffers_travel
 from graphcollab.components.guard import settle
 from graphcollab.data import Preparation

@@ -13,10 +13,18 @@ from torch_geometric.data import Data
 
 from graphcollab._base.settings import Natural
 from graphcollab.comm.plane import Plane
-from graphcollab.components.env import Env, Participation
-from graphcollab.components.exchange import Exchange, NoExchange, ThroughServer
-from graphcollab.components.exchange.servers import NeighborhoodMeans, ThroughCenters
-from graphcollab.components.weigh import Formula, SampleCounts, Uniform
+from graphcollab.components import (
+    Env,
+    Exchange,
+    Formula,
+    NeighborhoodMeans,
+    NoExchange,
+    Participation,
+    SampleCounts,
+    ThroughCenters,
+    ThroughServer,
+    Uniform,
+)
 from graphcollab.data.samples import Pool, Split
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Engine

@@ -18,7 +18,7 @@ from graphcollab._base.threads import same_threads, threads_here
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.comm.launch import meet
 from graphcollab.comm.plane import Plane
-from graphcollab.components.env import Env
+from graphcollab.components import Env
 from graphcollab.components.state import keep_own, to_device
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Engine

@@ -17,8 +17,8 @@ from graphcollab._base.naming import Node, find_node
 from graphcollab.analysis.metrics import Scores
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, score_nodes
 from graphcollab.analysis.metrics.statistics import worst_shown
+from graphcollab.components import Env
 from graphcollab.components.at_work import membership
-from graphcollab.components.env import Env
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.stack import Stacks

@@ -11,7 +11,7 @@ import torch
 from graphcollab._base.errors import StateError
 from graphcollab._base.memory import let_go
 from graphcollab._base.settings import Count, Seed, checked
-from graphcollab.components.env import Isolate, Participation
+from graphcollab.components import Isolate, Participation
 from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases

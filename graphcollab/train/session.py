@@ -21,7 +21,7 @@ from graphcollab._base.memory import used_up
 from graphcollab._base.threads import same_threads
 from graphcollab.analysis.metrics import Metric
 from graphcollab.comm.plane import Plane
-from graphcollab.components.env import Env
+from graphcollab.components import Env
 from graphcollab.components.state import LOOP, tell_all
 from graphcollab.engine.plan import Plan
 from graphcollab.persistence.history import History

@@ -13,7 +13,7 @@ from torch import Tensor
 from graphcollab._base.errors import UnsupportedError
 from graphcollab._base.piece import Field
 from graphcollab._base.settings import Count, Natural, check_settings
-from graphcollab.components.env import Isolate, Participation
+from graphcollab.components import Isolate, Participation
 from graphcollab.components.state import LOOP
 from graphcollab.data.tasks import Tasks
 from graphcollab.methods.method import Method

@@ -18,11 +18,15 @@ from graphcollab._base.device import read
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.metrics.bootstrap import bootstrap_nodes
 from graphcollab.comm import Relation
-from graphcollab.components.exchange import NoExchange
-from graphcollab.components.local.combine import ClippedMean, ProjectedGradient
-from graphcollab.components.local.cross_gradients import CrossGradients
+from graphcollab.components import (
+    ClippedMean,
+    CosineWeights,
+    CrossGradients,
+    KeepWeights,
+    NoExchange,
+    ProjectedGradient,
+)
 from graphcollab.components.state import LOOP
-from graphcollab.components.weigh import CosineWeights, KeepWeights
 from graphcollab.engine import SGD, AddNoise, Stacks
 from graphcollab.engine.backend import Backend
 from graphcollab.nn import MixingEncoder

@@ -10,8 +10,7 @@ from torch import nn
 
 from graphcollab import Phases, Tasks, compare, report, run
 from graphcollab.analysis.budget import ROUNDS, Spending, spend
-from graphcollab.components import Local
-from graphcollab.components.local import FitPersonal
+from graphcollab.components import FitPersonal, Local
 from graphcollab.methods import cga, cobo, ditto, dpsgd, fedavg, fedavg_finetuned, local, meta_l2c
 from tests.raising import raises
 

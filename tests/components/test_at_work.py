@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from graphcollab.comm import Plane, Relation
-from graphcollab.components import Env
+from graphcollab.components import Env, NoExchange, ThroughServer
 from graphcollab.components.at_work import count_messages
-from graphcollab.components.exchange import NoExchange, ThroughServer
 
 ENV = Env(None, Plane(), 0)
 

@@ -11,12 +11,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Method, Phases
 from graphcollab._base.keyed import keyed_uniform
-from graphcollab.components import EarlyStopping, Env, Participation
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.rewire import SampleNodes
-from graphcollab.components.rewire.two_stages import CountChosen
-from graphcollab.components.weigh import Uniform
+from graphcollab.components import CountChosen, EarlyStopping, Env, Exchange, Fit, Participation, SampleNodes, Uniform
 from graphcollab.engine import SGD
 from graphcollab.methods import dac, fedavg, l2c, local, meta_l2c, panm, pens, random_peers
 from graphcollab.testing import Scene

@@ -5,12 +5,7 @@ from __future__ import annotations
 import torch
 
 from graphcollab import Method, Phases, run
-from graphcollab.components import EarlyStopping, Judge
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.rewire import PeerSampler
-from graphcollab.components.weigh import Uniform
-from graphcollab.components.weigh.peer_weights import PeerWeights
+from graphcollab.components import EarlyStopping, Exchange, Fit, Judge, PeerSampler, PeerWeights, Uniform
 from graphcollab.engine import SGD
 from graphcollab.methods import local, oracle, random_peers
 from graphcollab.testing import Scene

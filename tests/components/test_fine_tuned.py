@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import torch
 
+from graphcollab.components import Fit
 from graphcollab.components.judge import FineTuned
-from graphcollab.components.local import Fit
 from graphcollab.engine import SGD, NonFiniteLossError, Proximal
 from graphcollab.methods import fedavg
 from graphcollab.testing import Scene, differences

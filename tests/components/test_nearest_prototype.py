@@ -10,10 +10,8 @@ from torch.nn import functional as F
 
 from graphcollab import Method, Tasks
 from graphcollab._base.typing import Embedded
-from graphcollab.components.exchange.unmixed import PrototypeAverage
+from graphcollab.components import Fit, PrototypeAverage, PrototypeDistance
 from graphcollab.components.judge import NearestPrototype, prototype_head
-from graphcollab.components.local import Fit
-from graphcollab.components.local.prototypes import PrototypeDistance
 from graphcollab.models import SplitModel
 from graphcollab.testing import Scene
 from tests.raising import raises

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Tasks
-from graphcollab.components.random_slopes import RandomSlopes, _output_layer
+from graphcollab.components import RandomSlopes
+from graphcollab.components.random_slopes import _output_layer
 from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import ParamSpec
 from graphcollab.methods import fedavg, partial_pooling

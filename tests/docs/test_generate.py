@@ -39,12 +39,11 @@ def test_nothing_is_stale(generate):
 
 def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
     files = {
-        "kin": "class Kin: ...\ndef near(): ...\n\nclass _Inner: ...\n",
-        "fixed": "class Even: ...\n",
+        "weigh.kin": "class Kin: ...\ndef near(): ...\n\nclass _Inner: ...\n",
+        "weigh.fixed": "class Even: ...\n",
+        "weigh._codes": "class Codes: ...\n",
     }
-    head = (
-        '"""The weigh slot."""\n\nif TYPE_CHECKING:\n    from graphcollab.components.slots import Weigher as Weigher\n'
-    )
+    head = '"""The pieces."""\n\nif TYPE_CHECKING:\n    from graphcollab._base.piece import Piece as Piece\n'
     old = (
         head + "    from graphcollab.components.weigh.gone import Even as Even, Odd as Odd\n\n"
         "__all__ = make_lazy(__name__)\n"
@@ -54,15 +53,16 @@ def test_methods_and_pieces_are_exported_and_what_is_gone_goes(generate):
         for file, name in (("fixed", "Even"), ("kin", "Kin"))
     )
     new = f"{head}{even}\n{kin}\n\n__all__ = make_lazy(__name__)\n"
-    assert generate.exporting(old, "components.weigh", files) == new
+    assert generate.exporting(old, "components", files) == new
     asked = new.replace("Kin as Kin", "Kin as Kin, near as near")
-    assert generate.exporting(asked, "components.weigh", files) == asked
-    elsewhere = generate.exporting(old.replace(".components.weigh.", ".models."), "models", files)
+    assert generate.exporting(asked, "components", files) == asked
+    own = {"kin": files["weigh.kin"], "fixed": files["weigh.fixed"]}
+    elsewhere = generate.exporting(old.replace(".components.weigh.", ".models."), "models", own)
     assert "Even as Even" in elsewhere
     assert "Odd" not in elsewhere
     assert "Kin" not in elsewhere  # only slots show all their classes
     decorated = {"kin": "@method(lr=0.1)\ndef kindred(): ...\n\ndef near(): ...\n"}
-    shown = generate.exporting(old.replace(".weigh.", ".methods."), "methods", decorated)
+    shown = generate.exporting(old.replace(".components.weigh.", ".methods."), "methods", decorated)
     assert "    from graphcollab.methods.kin import kindred as kindred\n" in shown
     assert "near" not in shown
 

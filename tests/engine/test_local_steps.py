@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.engine import SGD, Adam, AdamW, LocalSteps
 from tests.raising import raises
 

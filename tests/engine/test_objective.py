@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Method
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.engine import SGD, LocalSteps, Loss, Objective, Proximal, Rows
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context, Reads

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from graphcollab import Tasks, run
 from graphcollab.analysis.metrics import Metric
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.engine import SGD, Views
 from graphcollab.methods import fomo, l2c, local
 from graphcollab.models import MLP

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Method
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import SGD, AddNoise, LocalSteps, Rows, SupervisedContrast, Views, samples as feed_module
 from graphcollab.engine.losses import as_objective

@@ -14,10 +14,7 @@ from torch_geometric.data import Data
 from examples.benchmark._attention import WatchWeights, attention
 from graphcollab import Method, Phases, methods, run
 from graphcollab.comm import Plane
-from graphcollab.components import Env, Participation
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import ChannelAttention, Formula
+from graphcollab.components import ChannelAttention, Env, Exchange, Fit, Formula, Participation
 from graphcollab.engine import SGD, AdamW, Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP

@@ -11,9 +11,7 @@ from torch_geometric.data import Data
 
 from examples.benchmark._watch import MERGING, ProbeSimilarity, WatchDeaths, WatchMerging
 from graphcollab import Method, methods
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import CosineWeights, Uniform
+from graphcollab.components import CosineWeights, Exchange, Fit, Uniform
 from graphcollab.engine import SGD
 from graphcollab.persistence import History
 from graphcollab.testing import differences

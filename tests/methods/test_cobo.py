@@ -8,8 +8,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab import build_model, load_dataset, run
-from graphcollab.components import Participation
-from graphcollab.components.weigh import KeepWeights
+from graphcollab.components import KeepWeights, Participation
 from graphcollab.data.partition import permuted_labels
 from graphcollab.engine import AdamW
 from graphcollab.methods import cobo, local

@@ -10,8 +10,8 @@ from torch_geometric.utils import scatter
 from graphcollab import Tasks, run
 from graphcollab.analysis.metrics import in_cluster_share
 from graphcollab.analysis.metrics.traffic import contact_counts
+from graphcollab.components import CosineUpdates, InverseLoss
 from graphcollab.components.rewire.adaptive import priors
-from graphcollab.components.weigh import CosineUpdates, InverseLoss
 from graphcollab.data.partition import linear_regression_tasks
 from graphcollab.engine import SGD
 from graphcollab.methods import dac

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.components.weigh import Uniform
+from graphcollab.components import Uniform
 from graphcollab.methods import dfedavgm, dpsgd
 from graphcollab.testing import Scene, differences
 from tests.raising import raises

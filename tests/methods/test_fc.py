@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from graphcollab import Method, run
-from graphcollab.components.local import Fit
-from graphcollab.components.rewire import SampleNodes
+from graphcollab.components import Fit, SampleNodes
 from graphcollab.engine import SGD
 from graphcollab.methods import fc
 from graphcollab.testing import Scene

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Tasks, run
-from graphcollab.components.exchange import NoExchange
+from graphcollab.components import NoExchange
 from graphcollab.components.judge import FineTuned
 from graphcollab.engine import AddNoise, Stacks
 from graphcollab.engine.stack import ParamSpec

@@ -10,7 +10,7 @@ from torch_geometric.transforms import Compose
 
 from graphcollab import Method, Phases, methods, run
 from graphcollab.analysis.metrics.traffic import server_graph
-from graphcollab.components.rewire import ApplyTransform
+from graphcollab.components import ApplyTransform
 from graphcollab.data.samples import Pool
 from graphcollab.engine import SGD
 from graphcollab.methods import ditto, dpsgd, fedavg, fedproto, flt, ifca, local, meta_l2c, pfedsim

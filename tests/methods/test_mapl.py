@@ -10,9 +10,7 @@ from torch import nn
 
 from graphcollab import Tasks, load_dataset, run
 from graphcollab.analysis.metrics import in_cluster_share, recovery_auc
-from graphcollab.components.exchange import NoExchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import ClassifierSimilarity
+from graphcollab.components import ClassifierSimilarity, Fit, NoExchange
 from graphcollab.data.partition import class_clusters
 from graphcollab.engine import AddNoise, SupervisedContrast, Views
 from graphcollab.engine.losses import as_objective

@@ -8,13 +8,23 @@ from torch import nn
 
 from graphcollab import Method, Phases, Tasks, get_method
 from graphcollab.comm import Plane
-from graphcollab.components import Env, Exchanger, Field, Judge, Local, Rewiring, Weigher
-from graphcollab.components.exchange import Exchange, ThroughServer
-from graphcollab.components.local import Fit, FitPersonal
-from graphcollab.components.local.combine import ClippedMean
-from graphcollab.components.local.cross_gradients import CrossGradients
-from graphcollab.components.rewire import ApplyTransform
-from graphcollab.components.weigh import Uniform
+from graphcollab.components import (
+    ApplyTransform,
+    ClippedMean,
+    CrossGradients,
+    Env,
+    Exchange,
+    Exchanger,
+    Field,
+    Fit,
+    FitPersonal,
+    Judge,
+    Local,
+    Rewiring,
+    ThroughServer,
+    Uniform,
+    Weigher,
+)
 from graphcollab.engine import SGD, Engine, Proximal
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.stack import ParamSpec

@@ -12,9 +12,7 @@ import pytest
 import torch
 
 from graphcollab import Method
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.weigh import SampleCounts
-from graphcollab.components.weigh.first_order_gain import FirstOrderGain
+from graphcollab.components import Exchange, FirstOrderGain, SampleCounts
 from graphcollab.methods import ditto, fedavg, fedavg_finetuned, fomo, local, panm, random_peers
 from graphcollab.transforms import WithSelfLoops
 

@@ -14,8 +14,7 @@ import torch
 from torch.nn import functional as F
 
 from graphcollab import Phases
-from graphcollab.components import Judge
-from graphcollab.components.weigh import ClassifierSimilarity
+from graphcollab.components import ClassifierSimilarity, Judge
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.methods import fedproto, mapl, meta_l2c, pfedsim
 from graphcollab.nn import MixingEncoder

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from graphcollab import Method, Tasks, build_model, load, run
+from graphcollab.components import Fit
 from graphcollab.components.judge import FineTuned
-from graphcollab.components.local import Fit
 from graphcollab.methods import ditto, dpsgd, fedavg, local
 from graphcollab.persistence.save_models import briefly
 from graphcollab.testing import Scene

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from graphcollab import methods, site
 from graphcollab.comm import Plane, Relation
-from graphcollab.components import Field
-from graphcollab.components.rewire.adaptive import AdaptivePeers
+from graphcollab.components import AdaptivePeers, Field
 from graphcollab.engine import Stacks
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection

@@ -9,10 +9,7 @@ import pytest
 import torch
 
 from graphcollab import Method, Phases
-from graphcollab.components.exchange import Exchange, NoExchange
-from graphcollab.components.local import Fit
-from graphcollab.components.slots import Judge
-from graphcollab.components.weigh import Metropolis
+from graphcollab.components import Exchange, Fit, Judge, Metropolis, NoExchange
 from graphcollab.engine import SupervisedContrast, Views
 from graphcollab.methods import dpsgd, fedavg, local
 from graphcollab.models import MLP, SplitModel

@@ -14,9 +14,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Phases, methods
 from graphcollab.comm import Relation
-from graphcollab.components import Field, Participation
-from graphcollab.components.exchange import NoExchange
-from graphcollab.components.weigh import Formula
+from graphcollab.components import Field, Formula, NoExchange, Participation
 from graphcollab.methods.method import in_step
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import Lockstep, in_lockstep

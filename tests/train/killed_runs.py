@@ -20,9 +20,7 @@ from torch import nn
 
 import graphcollab
 from graphcollab import Method, Phases
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import Uniform
+from graphcollab.components import Exchange, Fit, Uniform
 from graphcollab.engine import Adam
 from graphcollab.methods import fedavg, l2c, meta_l2c
 from graphcollab.models import MLP

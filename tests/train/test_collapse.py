@@ -19,11 +19,7 @@ from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics.weight_spread import weight_agreement
 from graphcollab.analysis.shared_samples import Samples
 from graphcollab.analysis.trial import Trial
-from graphcollab.components import Exchanger, Participation
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.rewire import ApplyTransform
-from graphcollab.components.weigh import Formula, KeepWeights
+from graphcollab.components import ApplyTransform, Exchange, Exchanger, Fit, Formula, KeepWeights, Participation
 from graphcollab.engine import SGD
 from graphcollab.methods import dpfl, fc, fedamp, fedavg, flt, heurfedamp, l2c, local, meta_l2c, pfedgraph, random_peers
 from graphcollab.models import MLP

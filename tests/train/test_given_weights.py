@@ -13,9 +13,7 @@ from torch_geometric.utils import dense_to_sparse
 
 from graphcollab import Method, Phases, Tasks, run
 from graphcollab._base.errors import OtherRunError
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import KeepWeights
+from graphcollab.components import Exchange, Fit, KeepWeights
 from graphcollab.methods import l2c, local
 from graphcollab.persistence import LearnedGraph
 from graphcollab.transforms import Ring, WithSelfLoops

@@ -10,8 +10,7 @@ from torch import nn
 
 from graphcollab import Method, Phases, run
 from graphcollab.analysis.metrics import Metric
-from graphcollab.components import Isolate
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit, Isolate
 from graphcollab.data.samples import Pool
 from graphcollab.engine import SGD, Loss
 from graphcollab.engine.randomness import own_randomness

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from graphcollab import Tasks, run
 from graphcollab.analysis.metrics import Metric
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.engine import Loss, Objective
 from graphcollab.engine.objective import Context
 from graphcollab.methods import local

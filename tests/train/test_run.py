@@ -15,8 +15,7 @@ from torch import nn
 
 from graphcollab import Method, Phases, Tasks, run
 from graphcollab.analysis.metrics import Metric
-from graphcollab.components import Judge
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit, Judge
 from graphcollab.engine import SGD
 from graphcollab.methods import fedavg, l2c, local, meta_l2c
 from graphcollab.methods.method import NonFiniteLossError

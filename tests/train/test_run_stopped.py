@@ -120,7 +120,7 @@ def test_everybody_may_meet_everybody_after_a_phase_without_edges():
 
 
 def test_bytes_of_what_is_measured_beyond_what_is_merged():
-    from graphcollab.components.weigh import CosineWeights
+    from graphcollab.components import CosineWeights
     from graphcollab.testing import Scene
 
     parameters, head = 4 * 6 + 6 + 6 * 3 + 3, 6 * 3 + 3

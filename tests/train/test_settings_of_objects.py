@@ -12,7 +12,7 @@ from torch_geometric.nn import GAT, GCN, GATv2Conv, GCNConv, GINConv, MessagePas
 from torch_geometric.transforms import AddSelfLoops
 
 from graphcollab import Method, Tasks, run, site
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.engine import Loss, Views
 from graphcollab.methods import fedavg
 from graphcollab.sites import connected

@@ -146,7 +146,7 @@ class GreedyPeers(PeerSampler):
         epsilon: ε.
         decay: Decrease of ε after every round (the published code counts local epochs instead).
 
-    Gains are those of `graphcollab.components.weigh.FirstOrderGain`, and affinities float64.
+    Gains are those of `FirstOrderGain`, and affinities float64.
     """
 
     keeps: ClassVar[tuple[Field, ...]] = (

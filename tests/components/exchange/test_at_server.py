@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.components.exchange import AlongEdges, Exchange
-from graphcollab.components.exchange.servers import AtServer
+from graphcollab.components import AlongEdges, AtServer, Exchange
 from graphcollab.engine import Stacks
 from graphcollab.engine.stack import ParamSpec
 

@@ -4,9 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.exchange.exchange import LaplacianPull, buffers_travel
-from graphcollab.components.rewire.choose_center import ChooseCenter
+from graphcollab.components import ChooseCenter, Exchange, LaplacianPull
+from graphcollab.components.exchange.exchange import buffers_travel
 from graphcollab.engine import Stacks
 from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises

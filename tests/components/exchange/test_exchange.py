@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from graphcollab.comm import Relation
-from graphcollab.components.exchange import AlongEdges, Exchange, NoExchange, ThroughServer
+from graphcollab.components import AlongEdges, Exchange, NoExchange, ThroughServer
 from graphcollab.engine import Stacks
 from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises

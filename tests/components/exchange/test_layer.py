@@ -13,10 +13,17 @@ from torch_geometric.nn import GATConv, MessagePassing, SAGEConv
 
 from graphcollab import Method, run
 from graphcollab._base.errors import OtherRunError
-from graphcollab.components import Exchanger
-from graphcollab.components.exchange import Exchange, Layer, NoExchange, ThroughServer
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import KeepWeights, LearnedLogits, Uniform
+from graphcollab.components import (
+    Exchange,
+    Exchanger,
+    Fit,
+    KeepWeights,
+    Layer,
+    LearnedLogits,
+    NoExchange,
+    ThroughServer,
+    Uniform,
+)
 from graphcollab.nn import MixConv
 from graphcollab.testing import Scene, check_contract
 from graphcollab.transforms import Ring, WithSelfLoops

@@ -7,9 +7,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.comm import Plane
-from graphcollab.components import Env
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.exchange.servers import NeighborhoodMeans
+from graphcollab.components import Env, Exchange, NeighborhoodMeans
 from graphcollab.engine import Stacks
 from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises

@@ -9,10 +9,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Method, Tasks
-from graphcollab.components.exchange import ThroughServer
-from graphcollab.components.exchange.unmixed import PrototypeAverage, class_means
-from graphcollab.components.local import Fit
-from graphcollab.components.local.prototypes import PrototypeDistance
+from graphcollab.components import Fit, PrototypeAverage, PrototypeDistance, ThroughServer
+from graphcollab.components.exchange.unmixed import class_means
 from graphcollab.engine import SGD
 from graphcollab.models import SplitModel
 from graphcollab.testing import Scene

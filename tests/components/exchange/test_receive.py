@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.components.exchange import NoExchange, Receive
+from graphcollab.components import NoExchange, Receive
 
 EDGES = ((0, 1, 2, 2), (0, 0, 0, 1))  # 0 hears itself, 1 and 2; 1 hears 2
 X = [[1.0, 0.0], [10.0, 2.0], [100.0, 4.0]]

@@ -5,11 +5,7 @@ import torch
 from torch import nn
 
 from graphcollab import Method
-from graphcollab.components import EarlyStopping
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.exchange.servers import ThroughCenters
-from graphcollab.components.local import Fit
-from graphcollab.components.rewire import ApplyTransform
+from graphcollab.components import ApplyTransform, EarlyStopping, Exchange, Fit, ThroughCenters
 from graphcollab.methods import ifca
 from graphcollab.testing import Scene
 from graphcollab.transforms import Ring

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from graphcollab.components.exchange import Exchange, ThroughServer
+from graphcollab.components import Exchange, ThroughServer
 from graphcollab.engine import Stacks
 from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.components.local.combine import ClippedMean
+from graphcollab.components import ClippedMean
 from tests.raising import raises
 
 

@@ -11,11 +11,17 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch_geometric.transforms import BaseTransform, Compose
 
 from graphcollab import Method, Tasks
-from graphcollab.components.exchange import Exchange, NoExchange
-from graphcollab.components.local import Fit
-from graphcollab.components.local.combine import ClippedMean, Combine, ProjectedGradient
-from graphcollab.components.local.cross_gradients import CrossGradients
-from graphcollab.components.weigh import KeepWeights, Uniform
+from graphcollab.components import (
+    ClippedMean,
+    Combine,
+    CrossGradients,
+    Exchange,
+    Fit,
+    KeepWeights,
+    NoExchange,
+    ProjectedGradient,
+    Uniform,
+)
 from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import SGD, Adam
 from graphcollab.methods.method import NonFiniteLossError

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from graphcollab import Method, Tasks, run
-from graphcollab.components.local import Fit
+from graphcollab.components import Fit
 from graphcollab.engine import SGD, Adam, AddNoise, Proximal, SupervisedContrast, Views
 from graphcollab.testing import Scene
 from tests.raising import raises

@@ -7,8 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from graphcollab import Method
-from graphcollab.components import Judge
-from graphcollab.components.local import Fit, FitPersonal
+from graphcollab.components import Fit, FitPersonal, Judge
 from graphcollab.engine import SGD, Adam, Proximal
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.testing import Scene

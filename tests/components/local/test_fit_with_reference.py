@@ -4,11 +4,7 @@ import pytest
 import torch
 
 from graphcollab import Method, Phases, run
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.local.fit import FitWithReference
-from graphcollab.components.local.prototypes import PrototypeDistance
-from graphcollab.components.weigh.peer_weights import PeerWeights
+from graphcollab.components import Exchange, Fit, FitWithReference, PeerWeights, PrototypeDistance
 from graphcollab.engine import SGD, Adam, Proximal
 from graphcollab.methods import local, meta_l2c
 from graphcollab.testing import Scene

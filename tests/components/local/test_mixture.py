@@ -7,9 +7,7 @@ import pytest
 import torch
 
 from graphcollab import Method
-from graphcollab.components.exchange import Receive
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import KeepWeights
+from graphcollab.components import Fit, KeepWeights, Receive
 from graphcollab.engine import SGD, Adam
 from graphcollab.testing import Scene, differences
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.components.local.combine import ProjectedGradient
+from graphcollab.components import ProjectedGradient
 from tests.raising import raises
 
 OWN, OTHERS = torch.tensor([[0.5, 0.0, 1.0]]), torch.tensor([[[-0.5, 0.25, 2.0]]])

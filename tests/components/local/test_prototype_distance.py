@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.components.local.prototypes import PrototypeDistance
+from graphcollab.components import PrototypeDistance
 from graphcollab.engine.losses import as_objective
 from graphcollab.engine.objective import Context, FirstView, Reads
 from tests.raising import raises

@@ -8,9 +8,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from graphcollab import Method, Tasks
-from graphcollab.components.exchange.unmixed import PrototypeAverage
-from graphcollab.components.local import Fit
-from graphcollab.components.local.prototypes import PrototypeDistance, embed_sample
+from graphcollab.components import Fit, PrototypeAverage, PrototypeDistance
+from graphcollab.components.local.prototypes import embed_sample
 from graphcollab.engine import SGD
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import SplitModel

@@ -6,7 +6,8 @@ import math
 
 import pytest
 
-from graphcollab.components.rewire.adaptive import AdaptivePeers, priors
+from graphcollab.components import AdaptivePeers
+from graphcollab.components.rewire.adaptive import priors
 from graphcollab.methods import dac
 from graphcollab.testing import Scene
 from tests.components.rewire.test_peer_memory import K1, K2, M1, M2, ME, memory

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.components.rewire.choose_center import ChooseCenter
+from graphcollab.components import ChooseCenter
 from graphcollab.methods import ifca
 from graphcollab.testing import Scene, differences
 from tests.raising import raises

@@ -10,7 +10,8 @@ from hypothesis import given, strategies as st
 from torch_geometric.data import Data
 
 from graphcollab.comm import Relation
-from graphcollab.components.rewire import Candidates, draw
+from graphcollab.components import Candidates
+from graphcollab.components.rewire import draw
 from graphcollab.components.rewire.draw import draw_peers
 from graphcollab.nn.functional.by_receiver import blocks
 from graphcollab.transforms import Complete

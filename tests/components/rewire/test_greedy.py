@@ -11,9 +11,8 @@ from torch_geometric.data import Data
 
 from graphcollab import Phases, Tasks, run
 from graphcollab.comm import Plane, Relation
-from graphcollab.components import Env
-from graphcollab.components.rewire import PeerSampler
-from graphcollab.components.rewire.sampler import GreedyPeers, update_affinity
+from graphcollab.components import Env, GreedyPeers, PeerSampler
+from graphcollab.components.rewire.sampler import update_affinity
 from graphcollab.methods import dac, fomo, local
 from graphcollab.models import MLP
 from graphcollab.testing import Scene

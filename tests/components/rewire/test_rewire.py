@@ -3,9 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from graphcollab.components import Rewiring
-from graphcollab.components.rewire import ApplyTransform, SampleNodes
-from graphcollab.components.rewire.scheduled import sample_nodes
+from graphcollab.components import ApplyTransform, Rewiring, SampleNodes, sample_nodes
 from graphcollab.transforms import Isolated
 from tests.raising import raises
 

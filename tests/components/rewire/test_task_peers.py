@@ -8,8 +8,7 @@ from torch import nn
 
 from graphcollab import Phases, Tasks, get_method, load_dataset, run
 from graphcollab.analysis.metrics import recovery_auc
-from graphcollab.components import Participation
-from graphcollab.components.rewire import SampleNodes, TaskPeers
+from graphcollab.components import Participation, SampleNodes, TaskPeers
 from graphcollab.data.partition import class_clusters
 from graphcollab.methods import flt, local
 from graphcollab.testing import Scene

@@ -10,9 +10,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.comm import Plane, Relation
-from graphcollab.components import Env
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.weigh import ChannelAttention
+from graphcollab.components import ChannelAttention, Env, Exchange
 from graphcollab.components.weigh.channel_attention import in_sparse
 from graphcollab.engine import SGD, Adam, AdamW, Stacks
 from graphcollab.engine.stack import ParamSpec

@@ -14,8 +14,7 @@ from torch import nn
 
 from graphcollab import Tasks
 from graphcollab.comm import Plane
-from graphcollab.components import Env
-from graphcollab.components.weigh import ClassifierSimilarity
+from graphcollab.components import ClassifierSimilarity, Env
 from graphcollab.engine import Engine
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.train.start import build_graph

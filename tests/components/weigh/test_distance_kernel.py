@@ -7,9 +7,7 @@ import math
 import pytest
 import torch
 
-from graphcollab.components.weigh.formulas import SimilarityWeights
-from graphcollab.components.weigh.peer_weights import PeerWeights
-from graphcollab.components.weigh.similarity import DistanceKernel
+from graphcollab.components import DistanceKernel, PeerWeights, SimilarityWeights
 from tests.raising import raises
 
 ALL = torch.cartesian_prod(torch.arange(4), torch.arange(4)).flip(1).T

@@ -11,9 +11,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from graphcollab.comm import Plane
-from graphcollab.components import Env
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.weigh.first_order_gain import FirstOrderGain, gain_weights
+from graphcollab.components import Env, Exchange, FirstOrderGain
+from graphcollab.components.weigh.first_order_gain import gain_weights
 from graphcollab.engine import Rows
 from graphcollab.methods import fomo, local
 from graphcollab.testing import Scene

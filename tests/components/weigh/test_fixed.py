@@ -9,8 +9,7 @@ from torch_geometric.utils import to_undirected
 
 from graphcollab import Tasks
 from graphcollab.comm import Plane
-from graphcollab.components import Env
-from graphcollab.components.weigh import Metropolis, NoWeights, SampleCounts, Uniform
+from graphcollab.components import Env, Metropolis, NoWeights, SampleCounts, Uniform
 from graphcollab.data.samples import Pool, Split
 from graphcollab.engine import Engine, Stacks
 from graphcollab.engine.stack import ParamSpec

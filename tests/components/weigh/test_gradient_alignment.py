@@ -11,9 +11,7 @@ from torch_geometric.data import Data
 
 from graphcollab import Phases
 from graphcollab.comm import Plane
-from graphcollab.components import Env, Participation
-from graphcollab.components.exchange.exchange import LaplacianPull
-from graphcollab.components.weigh import GradientAlignment
+from graphcollab.components import Env, GradientAlignment, LaplacianPull, Participation
 from graphcollab.methods import cga, cobo
 from graphcollab.testing import Scene
 from graphcollab.testing.lockstep import Lockstep

@@ -11,8 +11,7 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.comm import Plane
-from graphcollab.components import Env
-from graphcollab.components.weigh.classifiers import HeadAffinity
+from graphcollab.components import Env, HeadAffinity
 from graphcollab.engine import Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.transforms import WithSelfLoops

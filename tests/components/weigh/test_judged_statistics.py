@@ -10,12 +10,7 @@ from torch import nn
 from torch.nn.functional import cross_entropy
 
 from graphcollab import Method
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import InverseLoss
-from graphcollab.components.weigh.first_order_gain import FirstOrderGain
-from graphcollab.components.weigh.formulas import SimilarityWeights
-from graphcollab.components.weigh.peer_weights import PeerWeights
+from graphcollab.components import Exchange, FirstOrderGain, Fit, InverseLoss, PeerWeights, SimilarityWeights
 from graphcollab.engine import SGD
 from graphcollab.methods import dac, dpsgd, fomo, panm, pens
 from graphcollab.testing import Scene

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch_geometric.utils import softmax
 
-from graphcollab.components import Participation
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.weigh import LearnedLogits, learned_logits
+from graphcollab.components import Exchange, LearnedLogits, Participation
+from graphcollab.components.weigh import learned_logits
 from graphcollab.engine import SGD, Adam, AdamW
 from graphcollab.methods import l2c
 from graphcollab.testing import Scene

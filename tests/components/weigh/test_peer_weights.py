@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 
 from graphcollab import Method
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import CosineWeights, InverseLoss
-from graphcollab.components.weigh.double_greedy import DoubleGreedy
-from graphcollab.components.weigh.formulas import SimilarityWeights, SimplexWeights
-from graphcollab.components.weigh.peer_weights import BestPeers, PeerWeights
-from graphcollab.components.weigh.similarity import DistanceKernel
+from graphcollab.components import (
+    BestPeers,
+    CosineWeights,
+    DistanceKernel,
+    DoubleGreedy,
+    Exchange,
+    Fit,
+    InverseLoss,
+    PeerWeights,
+    SimilarityWeights,
+    SimplexWeights,
+)
 from graphcollab.testing import Scene, check_contract
 from graphcollab.testing.claims import dense
 from graphcollab.transforms import WithSelfLoops

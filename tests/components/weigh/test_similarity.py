@@ -15,12 +15,19 @@ from torch_geometric.data import Data
 
 from graphcollab import Method
 from graphcollab.comm import Plane
-from graphcollab.components.exchange import Exchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import CosineUpdates, CosineWeights, InverseLoss, NoWeights, Similarity
-from graphcollab.components.weigh.formulas import SimilarityWeights
-from graphcollab.components.weigh.peer_weights import PeerWeights
-from graphcollab.components.weigh.similarity import DistanceKernel, as_similarity
+from graphcollab.components import (
+    CosineUpdates,
+    CosineWeights,
+    DistanceKernel,
+    Exchange,
+    Fit,
+    InverseLoss,
+    NoWeights,
+    PeerWeights,
+    Similarity,
+    SimilarityWeights,
+    as_similarity,
+)
 from graphcollab.engine import SGD
 from graphcollab.testing import Scene
 from graphcollab.transforms import Complete, WithSelfLoops

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, strategies as st
 from torch_geometric.data import Data
 
-from graphcollab.components.weigh.formulas import SimilarityWeights
+from graphcollab.components import SimilarityWeights
 from tests.raising import raises
 
 LOOPED = [[0, 1, 2], [0, 0, 0]]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from graphcollab.components.weigh.formulas import SimplexWeights
+from graphcollab.components import SimplexWeights
 
 EDGES = torch.tensor([[0, 1, 2, 1, 2], [0, 0, 0, 1, 2]])
 

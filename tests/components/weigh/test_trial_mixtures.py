@@ -5,10 +5,7 @@ import torch
 
 from graphcollab import Method, Tasks
 from graphcollab.analysis.metrics.classification import accuracy
-from graphcollab.components.exchange import NoExchange
-from graphcollab.components.local import Fit
-from graphcollab.components.weigh import KeepWeights
-from graphcollab.components.weigh.trial_mixtures import TrialMixtures
+from graphcollab.components import Fit, KeepWeights, NoExchange, TrialMixtures
 from graphcollab.engine import SGD, Rows
 from graphcollab.testing import Scene
 from graphcollab.transforms import Threshold, WithSelfLoops
