@@ -8,6 +8,8 @@ import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
+import pytest
+
 import graphcollab
 from graphcollab import methods
 
@@ -25,6 +27,7 @@ graphcollab.nn.MixConv()(torch.ones(2, 1), torch.tensor([[0], [1]]), torch.ones(
 """
 
 
+@pytest.mark.slow
 def test_no_heavy_library_is_imported_and_nothing_is_left_in_the_temporary_folder(tmp_path):
     """Neither when the package is imported, nor when runs are played and a layer is made."""
     places = {name: str(tmp_path) for name in ("TMPDIR", "TEMP", "TMP")}
@@ -53,6 +56,7 @@ assert run is graphcollab.train.run.run
 """
 
 
+@pytest.mark.slow
 def test_names_are_imported_at_first_use():
     done = subprocess.run([sys.executable, "-c", LAZY], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.strip()) == (0, ""), done.stderr
@@ -71,6 +75,7 @@ except MissingPackageError as error:
 """
 
 
+@pytest.mark.slow
 def test_tables_and_pages_work_without_matplotlib():
     command = [sys.executable, "-c", WITHOUT_MATPLOTLIB]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -52,16 +52,19 @@ import torchvision
 """
 
 
+@pytest.mark.slow
 def test_declares_operators_where_torchvision_does_not_import(tmp_path: Path) -> None:
     plain = in_new_process(PLAIN_IMPORT, tmp_path)
     expected = "SVHN 0" if plain == "works" else "SVHN 1"
     assert in_new_process(OURS, tmp_path) == expected
 
 
+@pytest.mark.slow
 def test_recovers_from_an_import_that_failed_before(tmp_path: Path) -> None:
     assert in_new_process(PLAIN_IMPORT + OURS, tmp_path).splitlines()[-1].startswith("SVHN")
 
 
+@pytest.mark.slow
 def test_declares_nothing_where_torchvision_imports(tmp_path: Path) -> None:
     plain = in_new_process(PLAIN_IMPORT, tmp_path)
     assert in_new_process(("" if plain == "works" else DECLARED_ELSEWHERE) + OURS, tmp_path) == "SVHN 0"

@@ -118,6 +118,7 @@ def test_models_of_all_others_are_tested_at_the_one_left_out(found):
     assert table.splitlines()[4].split()[-1] == f"−{100 * (ratio - 1):.1f}"
 
 
+@pytest.mark.slow
 def test_results_are_those_of_one_process_bit_for_bit(found):
     methods = {"ditto": lambda **given: ditto(**given), "meta_l2c": lambda **given: meta_l2c(**given)}
     settings = {"methods": methods, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}

@@ -155,6 +155,7 @@ class Slow(Count):
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     rounds, over = tmp_path / "rounds", threading.Event()
 
@@ -186,6 +187,7 @@ def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
     assert [trial.rounds for trial in found.trials] == [60, 60]
 
 
+@pytest.mark.slow
 def test_one_process_gives_no_warning_of_its_own() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")

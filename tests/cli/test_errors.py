@@ -190,6 +190,7 @@ def test_a_folder_that_cannot_be_written(call, patients, about):
     one_line(call("compare", patients, *about, "--methods", "local", "--out", "/proc/x"), 2, "/proc/x")
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_round_and_the_same_line_goes_on(call, patients, about, tmp_path):
     line = ["compare", str(patients), *about, "--methods", "local", "--seeds", "0", "--hidden", "4", "--out", "report"]
     line += ["--evaluate-every", "1000", "--rounds", "400"]
@@ -234,6 +235,7 @@ def test_counts_that_are_taken_for_classes_are_warned_of(call, tmp_path):
 
 
 @pytest.mark.parametrize("command", ["methods", "show"])
+@pytest.mark.slow
 def test_a_pipe_that_nobody_reads_is_no_error(tmp_path, command):
     words = [command] + ["l2c"] * (command == "show")
     reader, writer = os.pipe()

@@ -34,6 +34,7 @@ print(given_back, faults())
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries keep what they like")
+@pytest.mark.slow
 def test_pages_are_kept(tmp_path):
     """Ten steps of 80 MB are 195,300 pages of 4 KiB."""
     (tmp_path / "steps.py").write_text(STEPS)

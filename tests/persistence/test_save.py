@@ -63,6 +63,7 @@ def told_elsewhere(folder, path="", *trusted):
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_another_process_predicts_the_same(tmp_path):
     result = train(method=fedavg(**QUICK))
     assert result.save(tmp_path / "models") == tmp_path / "models"
@@ -78,6 +79,7 @@ def test_another_process_predicts_the_same(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_a_class_of_ones_own_in_another_process(tmp_path, monkeypatch):
     (tmp_path / "mynet.py").write_text(
         "from torch import nn\n"

@@ -20,6 +20,7 @@ from tests.processes.test_equal import torchrun
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
 
 
+@pytest.mark.slow
 def test_calls_find_the_same(tmp_path):
     done = launch(2, Path(__file__).with_name("calls.py"), tmp_path, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]

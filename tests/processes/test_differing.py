@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.forked import launch
 from tests.processes.differing import CASES
 
@@ -28,6 +30,7 @@ MESSAGES = {
 }
 
 
+@pytest.mark.slow
 def test_what_differs_between_processes_is_refused():
     done = launch(2, Path(__file__).with_name("differing.py"), timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]

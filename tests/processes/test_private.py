@@ -6,10 +6,13 @@ import re
 import struct
 from pathlib import Path
 
+import pytest
+
 from tests.forked import launch
 from tests.processes.private import SENTINEL
 
 
+@pytest.mark.slow
 def test_samples_are_in_the_process_of_their_node_only(tmp_path):
     done = launch(2, Path(__file__).with_name("private.py"), tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -44,6 +47,7 @@ for node in ("node 0", "node 5"):
 """
 
 
+@pytest.mark.slow
 def test_a_row_is_sent_once_to_a_process_and_a_model_is_where_its_node_is(tmp_path):
     script = tmp_path / "rows.py"
     script.write_text(ROWS)

@@ -55,6 +55,7 @@ def same(found: object, expected: object, exactly: bool, what: str) -> None:
         pytest.param(tuple(methods.__all__), (2, 1, 4), id="all", marks=[pytest.mark.slow, pytest.mark.timeout(900)]),
     ],
 )
+@pytest.mark.slow
 def test_a_run_goes_on_with_any_number_of_processes(names, counts, tmp_path):
     begun = tmp_path / "begun"
     found_by(2, begun, tmp_path / "a", names, 2)
@@ -73,6 +74,7 @@ def test_a_run_goes_on_with_any_number_of_processes(names, counts, tmp_path):
                     same(process, kept, exactly=count == 2, what=f"{name} with {count}")
 
 
+@pytest.mark.slow
 def test_each_process_writes_the_rows_of_its_own_nodes(tmp_path):
     found_by(2, tmp_path / "run", tmp_path / "out", ["dpsgd"], 1)
     (path,) = (tmp_path / "run" / "dpsgd").glob("round-*")
@@ -84,6 +86,7 @@ def test_each_process_writes_the_rows_of_its_own_nodes(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.*trying the checkpoint before it")
+@pytest.mark.slow
 def test_damage_to_one_part_is_noticed(tmp_path):
     found_by(2, tmp_path / "run", tmp_path / "out", ["dpsgd"], 1)
     (path,) = (tmp_path / "run" / "dpsgd").glob("round-*")
@@ -112,6 +115,7 @@ except NonFiniteLossError as error:
 """
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_finite_is_told_to_all(tmp_path):
     script = tmp_path / "failing.py"
     script.write_text(FAILING)
@@ -164,6 +168,7 @@ def wait_for_round(folder: Path, round_: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_all_and_is_named(tmp_path):
     method = "dpsgd"
     launcher = started(tmp_path, method)
@@ -181,6 +186,7 @@ def test_a_killed_process_ends_all_and_is_named(tmp_path):
         pytest.param(tuple(methods.__all__), id="all", marks=[pytest.mark.slow, pytest.mark.timeout(1800)]),
     ],
 )
+@pytest.mark.slow
 def test_a_killed_run_goes_on_by_itself(names, tmp_path):
     """In the run of every method one process is killed, any of them at any moment after the first checkpoint."""
     draw = random.Random(len(names))
@@ -200,6 +206,7 @@ def test_a_killed_run_goes_on_by_itself(names, tmp_path):
             same(torch.load(out / f"{name}-{p}.pt", weights_only=True), process, exactly=True, what=name)
 
 
+@pytest.mark.slow
 def test_control_c_finishes_the_round_and_saves(tmp_path):
     method = "dpsgd"
     launcher = started(tmp_path, method)
@@ -239,6 +246,7 @@ sys.stdout.write(f"told: {[trial.failure for trial in found.trials]}\\n")
 @pytest.mark.parametrize(
     "start", [pytest.param(torchrun, id="torchrun", marks=pytest.mark.slow), pytest.param(launch, id="variables")]
 )
+@pytest.mark.slow
 def test_what_fails_in_one_process_outside_of_a_run_is_told_to_all(start, tmp_path):
     script = tmp_path / "script.py"
     script.write_text(TROUBLE)

@@ -19,6 +19,7 @@ from enum import Enum
 from pathlib import Path
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -269,6 +270,7 @@ run(meta_l2c(epochs=1), tasks, model, rounds=int(sys.argv[1]), checkpoint=sys.ar
 """
 
 
+@pytest.mark.slow
 def test_the_same_in_every_process(tmp_path):
     script, saved = tmp_path / "script.py", tmp_path / "saved"
     script.write_text(SCRIPT)

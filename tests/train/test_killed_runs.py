@@ -12,7 +12,9 @@ from tests.forked import interpret
 from tests.train.killed_runs import CASES, ROUNDS, WAYS
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case == "l2c" else pytest.param(case, marks=pytest.mark.slow) for case in CASES]
+)
 def test_resumed_equals_uninterrupted(case):
     done = interpret(Path(__file__).with_name("killed_runs.py"), case, timeout=280)
     assert done.returncode == 0, done.stderr

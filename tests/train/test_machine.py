@@ -78,6 +78,7 @@ def test_a_disk_that_is_full_while_a_trial_is_saved(tmp_path, monkeypatch) -> No
     assert [one.per_node for one in go(checkpoint=tmp_path).trials] == [one.per_node for one in go().trials]
 
 
+@pytest.mark.slow
 def test_a_machine_that_fails_in_another_process() -> None:
     with pytest.raises(OSError, match="No space left"):
         go(callbacks=[Fails(NO_SPACE)], n_jobs=2)
@@ -91,6 +92,7 @@ class Killed(Callback):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals")
+@pytest.mark.slow
 def test_a_process_that_the_system_ends() -> None:
     with raises("lost", "n_jobs", "2", kind=ProcessLostError):
         go(callbacks=[Killed()], n_jobs=2)
