@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -28,12 +29,15 @@ from graphcollab.train.fingerprint import MODELS, checksum, describe, digests, f
 from graphcollab.train.settings import RunSettings
 from graphcollab.train.start import Start, plane_of
 
-OWN = ("inputs in", "targets in", "weights in", "edge_")  # entries that sites do not compare, not even by checksums
+INITIAL = "initial models"
+OWN = ("inputs in", "targets in", "weights in", "edge_", INITIAL)  # entries whose checksums sites do not compare
 VERSION = "version of "
 SHAPES = "shapes of the models"
-INITIAL = "initial models"
+SKETCHED = 8  # number of sums by which sites compare their initial models
+COARSE = 1e-2  # rounding step of these sums, in units of the model's norm, which is their standard deviation
 BASE = "frozen weights"  # of the base model that all nodes of an architecture share, by their checksum
 FACTOR = "factor of Isolate"  # None until nodes are first examined; their bounds are computed then
+MAKE_IT = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
 SHOWN = 100  # maximum number of characters of a value in a message
 
 
@@ -117,6 +121,37 @@ def require_same_run(about: Mapping[str, Any], plane: Plane) -> None:
         require_alike({**machine, **about}, plane)
 
 
+def require_same_start(start: Stacks, plane: Plane) -> None:
+    """Check that all sites start from the same models, up to the rounding of their processors (MismatchError).
+
+    Sites tell checksums of coarse sums, from which no site learns a model that it has not made itself.
+    """
+    if not plane.cross_silo:
+        return
+    own = [_coarsely(rows[:1]) for rows in start.tensors]
+    told, sites = zip(*plane.all_gather_object([own, plane.party]), strict=True)
+    for number, marks in enumerate(zip(*told, strict=True)):
+        if not set.intersection(*map(set, marks)):
+            what = f"{INITIAL} of architecture {number}"
+            unlike = [site for site, some in zip(sites, marks, strict=True) if not {*some} & {*marks[0]}]
+            others = f" and others at {few(unlike)}" if unlike else ""
+            raise MismatchError(what, f"sites differ in {what}, some at {sites[0]}{others}{MAKE_IT}")
+
+
+def _coarsely(model: Tensor) -> list[str]:
+    """Return two checksums of a coarsely rounded model [1, P]; a model close to it shares at least one of them.
+
+    The rounded values are sums with random signs, since among very many parameters some are always close to a rounding
+    boundary. The second checksum is over sums shifted by half a step.
+    """
+    values, draw = model.detach().cpu().double().flatten().nan_to_num(), torch.Generator().manual_seed(0)
+    signs = (torch.randint(2, values.shape, dtype=torch.int8, generator=draw) for _ in range(SKETCHED))
+    length = float(values.norm())
+    sums = torch.tensor([length, *(float((values * (2 * one - 1)).sum()) for one in signs)], dtype=torch.float64)
+    step = 2.0 ** math.floor(math.log2(COARSE * length)) if length else 1.0
+    return [fingerprint([shift, step, len(values), *(sums / step + shift).floor().tolist()]) for shift in (0.0, 0.5)]
+
+
 def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
     """Check that all processes have the same values under the same names; a ValueError names the first difference."""
     name = _differing(here, plane)
@@ -131,7 +166,7 @@ def require_alike(here: Mapping[str, Any], plane: Plane) -> None:
         what.setdefault(_shown(value.get(path) if isinstance(value, dict) else value), []).append(one)
     cure = ": all must play the same run"
     if name.startswith(INITIAL):
-        cure = ": give a function that makes it, such as lambda: torch.nn.Linear(6, 1)"
+        cure = MAKE_IT
     if name.startswith(BASE):
         cure = ": all must have the same base model, so load it from the same file"
     if plane.cross_silo:

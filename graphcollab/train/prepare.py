@@ -29,9 +29,9 @@ from graphcollab.methods.phases import Phases
 from graphcollab.persistence.history import History
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
-from graphcollab.train.beginning import same_beginning, warn_of_unlike
+from graphcollab.train.beginning import warn_of_unlike
 from graphcollab.train.check_outputs import check_ids, check_outputs
-from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run
+from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run, require_same_start
 from graphcollab.train.session import Session, name_limits
 from graphcollab.train.settings import Compute, RunSettings
 from graphcollab.train.start import Start, build_graph, build_modules, for_tasks
@@ -118,7 +118,6 @@ def _begin(settings: RunSettings, plane: Plane) -> Start:
     device, tasks = settings.compute.found_device(), settings.tasks
     tasks = tasks.to(device) if plane.alone else tasks.share(plane.own, device)
     modules = build_modules(for_tasks(settings.model, tasks), settings.seed, device)
-    same_beginning(modules, plane)
     metric = as_metric(tasks.metric)
     data = build_graph(tasks, modules, settings.graph, settings.architecture, settings.method)
     check_ids(tasks, modules, data.x.members)
@@ -135,6 +134,7 @@ def _saved(settings: RunSettings, start: Start, plane: Plane) -> Saved:
     if saver or not plane.alone:
         about = describe_run(settings, start, plane)
     require_same_run(about, plane)
+    require_same_start(start.data.x, plane)
     if found is None or given is None:
         return Saved(saver, about)
     data, history, before = found

@@ -10,9 +10,8 @@ from torch import nn
 
 from graphcollab import build_model, methods
 from graphcollab.sites.connection import Connection, SiteLostError
-from graphcollab.sites.errors import is_received
 from graphcollab.sites.hall import Door, Hall
-from graphcollab.sites.transport import VALUES, Gathering
+from graphcollab.sites.transport import Gathering
 from graphcollab.train import Callback, Result
 from tests.raising import raises
 from tests.sites.in_threads import NAMES, ROWS, meet, small, together
@@ -90,7 +89,6 @@ def test_other_initial_parameters():
 
 
 def test_a_model_that_others_have_not_made_is_not_told(monkeypatch):
-    """Cleveland is the first site, whose initial model all would begin with."""
     sent, ask, push = list[bytes](), Door.ask, Door.push
     monkeypatch.setattr(Door, "ask", lambda self, content: (sent.append(content), ask(self, content))[1])
     monkeypatch.setattr(Door, "push", lambda self, to, content: (sent.append(content), push(self, to, content))[1])
@@ -112,54 +110,6 @@ def test_a_model_that_others_have_not_made_is_not_told(monkeypatch):
     for kind in (torch.float32, torch.float64):
         pieces = [one[k : k + 8].to(kind).numpy().tobytes() for one in trained[:40] for k in range(0, 64, 8)]
         assert not any(piece in content for content in sent for piece in pieces)
-
-
-def test_a_coordinator_that_lies_gets_no_model(monkeypatch):
-    """It tells every site that all others have its own checksums, whatever they are of."""
-    sent, ask, tell = list[bytes](), Door.ask, Connection.tell
-    monkeypatch.setattr(Door, "ask", lambda self, content: (sent.append(content), ask(self, content))[1])
-
-    def lied(self, what, value=None, tensors=(), add=False, **said):
-        values, found = tell(self, what, value, tensors, add, **said)
-        texts = all(isinstance(one, list) and one and isinstance(one[0], str) for one in values.values())
-        return dict.fromkeys(values, value) if what == VALUES and texts else values, found
-
-    monkeypatch.setattr(Connection, "tell", lied)
-    models = {}
-
-    def act(here):
-        torch.manual_seed(sum(map(ord, here.name)))
-        models[here.name] = nn.Linear(*together().input_shape, 2)
-        plays(here, model=models[here.name])
-
-    found = meet(act)
-    assert all("initial models" in str(error) for error in found.values()), found
-    numbers = [one.detach().double() for model in models.values() for one in model.parameters()]
-    assert not any(one.numpy().tobytes() in content for one in numbers for content in sent)
-
-
-def test_a_site_that_shows_the_checksums_of_another_one_is_named(monkeypatch):
-    """Long Beach waits for what Cleveland, the first site, shows, and shows the same."""
-    swap = Connection.swap
-
-    def echo(self, what, give, take):
-        if self.name == "va" and what.startswith("checksums of"):
-            assert not self.mailbox.wait(["cleveland"], 30.0)
-            theirs = self.mailbox._frames[self.epoch, self.step, "cleveland"][0].tensors[0]
-            give = {to: [torch.cat([one[:, :4], theirs[:, 4:]], 1) for one in some] for to, some in give.items()}
-        return swap(self, what, give, take)
-
-    monkeypatch.setattr(Connection, "swap", echo)
-
-    def act(here):
-        torch.manual_seed(here.name == "va")
-        plays(here, model=nn.Linear(*together().input_shape, 2))
-
-    found = meet(act)
-    errors = [
-        error for name, error in found.items() if name != "va" and not is_received(error)
-    ]  # some hear of it first
-    assert {str(error) for error in errors} == {"at va, another initial model is shown than was committed to"}
 
 
 def over_a_base(number: float = 0.0):
@@ -185,31 +135,29 @@ def test_another_base_is_refused():
     )
 
 
+class Learned(Callback):
+    """Looks at the change of the site's own model before it is sent."""
+
+    def before_mixing(self, data, env):
+        own = int(env.plane.own[0])
+        self.change = data.x.row(own)[1] - data.x_start.row(own)[1]
+
+
 def test_nobody_sends_the_base(monkeypatch):
-    """Also where trained parameters differ by rounding, so that the first site's are sent."""
-    sent, ask, push = list[bytes](), Door.ask, Door.push
-    monkeypatch.setattr(Door, "ask", lambda self, content: (sent.append(content), ask(self, content))[1])
+    sent, push = list[bytes](), Door.push
     monkeypatch.setattr(Door, "push", lambda self, to, content: (sent.append(content), push(self, to, content))[1])
-
-    def model(here):
-        def make(tasks):
-            made = over_a_base()(tasks)
-            with torch.no_grad():
-                made[1].weight.mul_(1 + 1e-7 * NAMES.index(here.name))
-            return made
-
-        return make
-
-    found = meet(lambda here: plays(here, model=model(here)))
+    seen = {name: Learned() for name in NAMES}
+    found = meet(lambda here: plays(here, model=over_a_base(), callbacks=[seen[here.name]]))
     assert all(isinstance(one, Result) for one in found.values()), found
-    base, trained = (next(iter(found.values())).modules[0][k].weight.detach() for k in (0, 1))
+    base = next(iter(found.values())).modules[0][0].weight.detach()
     for kind in (torch.float32, torch.float64):
         pieces = [row[k : k + 8].to(kind).numpy().tobytes() for row in base for k in (0, 8)]
         assert not any(piece in content for content in sent for piece in pieces)
-    assert any(trained[0, :8].double().numpy().tobytes() in content for content in sent)  # what is sought would be seen
+    for one in seen.values():  # what is sought would be seen
+        assert any(one.change[:8].numpy().tobytes() in content for content in sent)
 
 
-def test_models_that_differ_by_rounding_begin_as_those_of_the_first_site():
+def test_models_may_differ_by_the_rounding_of_processors():
     def model(here):
         def make(tasks):
             made = small(tasks)
@@ -224,7 +172,7 @@ def test_models_that_differ_by_rounding_begin_as_those_of_the_first_site():
     for name, one in found.items():
         assert isinstance(one, Result), one
         for mine, other in zip(one.model(name).parameters(), usual[name].model(name).parameters(), strict=True):
-            assert torch.equal(mine, other)
+            torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-5)
 
 
 def test_other_architectures():

@@ -22,6 +22,7 @@ from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.testing import Scene, differences
 from graphcollab.train import Callback, Checkpoint, Compute, identity
 from graphcollab.train.fingerprint import describe
+from graphcollab.train.identity import _coarsely
 from graphcollab.transforms import Ring
 from tests.raising import raises
 
@@ -340,3 +341,20 @@ class HoldsAPart(nn.Module):
 def test_architectures_that_hold_a_method_of_a_part_are_the_same():
     one, other = (describe(HoldsAPart(), "m", tensors=False) for _ in range(2))
     assert one == other
+
+
+@pytest.mark.parametrize("count", [8, 1000, 300_000])
+def test_models_are_recognized_up_to_rounding_without_being_told(count):
+    """Of models that differ by rounding one checksum at least is the same, of others none."""
+    for seed in range(20):
+        draw = torch.Generator().manual_seed(seed)
+        model = torch.randn(count, generator=draw).double()
+        rounded = model * (1 + 2e-7 * torch.randn(count, generator=draw))
+        other = torch.randn(count, generator=draw).double()
+        near = model + 0.3 * other
+        marks = set(_coarsely(model))
+        assert len(marks) == 2
+        assert marks & set(_coarsely(rounded))
+        assert not marks & set(_coarsely(other))
+        assert not marks & set(_coarsely(near))
+    assert _coarsely(torch.zeros(count).double()) == _coarsely(torch.zeros(count).double())
