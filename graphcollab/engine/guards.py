@@ -132,19 +132,15 @@ class OutsideError(RangeError):
         self.found, self.size = found, size
 
 
-class EnoughError(Exception):
-    """All expected look-ups have been seen: the rest need not be computed."""
-
-
 class LookUps(TorchFunctionMode):
-    """While active, records look-ups and checks their ids before they run; the ``most``-th raises `EnoughError`.
+    """While active, checks the ids of look-ups before they run.
 
     ``options`` are further options of trainable embeddings, by argument name.
     """
 
-    def __init__(self, most: int | None = None) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.most, self.count, self.options = most, 0, set[str]()
+        self.options = set[str]()
 
     def __torch_function__(self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
@@ -171,9 +167,6 @@ class LookUps(TorchFunctionMode):
             if least < 0 or most >= size:
                 found = least if least < 0 else most
                 raise OutsideError("ids", f"id {found} is outside of the embedding's 0 to {size - 1}", found, size)
-        self.count += 1
-        if self.count == self.most:
-            raise EnoughError
 
 
 def guarded(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:

@@ -132,7 +132,15 @@ class stacked_ops(TorchFunctionMode):
             return _Linear.apply(*args)
         if func in INSIDE:
             args, kwargs = guarded(func, args, kwargs)
-        return func(*args, **kwargs)
+        return _one_hot(*args, **kwargs) if func is F.one_hot else func(*args, **kwargs)
+
+
+def _one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """Encode classes; those that are out of range raise an error, which they do not in vmap's form."""
+    if num_classes < 1:
+        return F.one_hot(tensor, num_classes)
+    none = torch.zeros(*tensor.shape, num_classes, dtype=torch.int64, device=tensor.device)
+    return none.scatter(-1, tensor.unsqueeze(-1), 1)
 
 
 @dataclass(frozen=True)

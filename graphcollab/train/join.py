@@ -33,7 +33,7 @@ from graphcollab.methods.method import Method
 from graphcollab.nn.functional import edge_products, mix
 from graphcollab.persistence.learned_graph import LearnedGraph
 from graphcollab.persistence.save_models import save_models
-from graphcollab.train.check_outputs import check_ids, check_outputs
+from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.graph_input import Pairs, read_pairs
 from graphcollab.train.newcomers import at_server, cannot_join, names_among, play_newcomers, played, served
 from graphcollab.train.result import Result
@@ -186,7 +186,6 @@ def join(
             "ditto or dac; or run with them from the start, participation=Participation(joins=...)",
         )
     method.check(newcomers)
-    check_ids(newcomers, result.modules, [torch.arange(count)])
     check_outputs(newcomers, result.modules)
     engine = Engine(newcomers, result.modules, old.x.specs, plans=result.env.engine.plans)
     env = Env(engine, Plane(), result.env.seed)

@@ -30,7 +30,7 @@ from graphcollab.persistence.history import History
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
 from graphcollab.train.beginning import warn_of_unlike
-from graphcollab.train.check_outputs import check_ids, check_outputs
+from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run, require_same_start
 from graphcollab.train.session import Session, name_limits
 from graphcollab.train.settings import Compute, RunSettings
@@ -120,7 +120,6 @@ def _begin(settings: RunSettings, plane: Plane) -> Start:
     modules = build_modules(for_tasks(settings.model, tasks), settings.seed, device)
     metric = as_metric(tasks.metric)
     data = build_graph(tasks, modules, settings.graph, settings.architecture, settings.method)
-    check_ids(tasks, modules, data.x.members)
     check_outputs(tasks if plane.alone else tasks.select(plane.own), modules, metric)
     return Start(tasks, modules, data, metric)
 
