@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import pkgutil
@@ -39,10 +40,17 @@ class Name:
         return "autofunction" if inspect.isroutine(self.what) else "autodata"
 
 
-def shows(module: pkgutil.ModuleInfo) -> bool:
-    """Return whether a module says itself what it shows."""
-    file = Path(graphcollab.__path__[0]).parent.joinpath(*module.name.split(".")).with_suffix(".py")
-    return file.is_file() and "\n__all__ = [" in file.read_text(encoding="utf-8")
+def shown(module: pkgutil.ModuleInfo) -> list[str]:
+    """Return what a module exports: its ``__all__``, and in ``_base``, which has none, what it defines itself."""
+    if module.ispkg:
+        return getattr(importlib.import_module(module.name), "__all__", [])
+    text = Path(graphcollab.__path__[0]).parent.joinpath(*module.name.split(".")).with_suffix(".py").read_text("utf-8")
+    if module.name.startswith("graphcollab._base."):
+        tree = ast.parse(text).body
+        named = [one.name for one in tree if isinstance(one, ast.ClassDef | ast.FunctionDef)]
+        named += [one.target.id for one in tree if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
+        return sorted(name for name in named if not name.startswith("_"))
+    return importlib.import_module(module.name).__all__ if "\n__all__ = [" in text else []
 
 
 @cache
@@ -51,8 +59,8 @@ def modules() -> dict[str, list[str]]:
     found = {"graphcollab": graphcollab.__all__}
     for module in pkgutil.walk_packages(graphcollab.__path__, "graphcollab."):
         above, _, name = module.name.rpartition(".")
-        if (module.ispkg or shows(module)) and (name == "_base" or not name.startswith("_")):
-            names = getattr(importlib.import_module(module.name), "__all__", [])
+        if name == "_base" or not name.startswith("_"):
+            names = shown(module)
             around = {*found.get(above, ())}
             if names and (name not in around or not {*names} <= around):  # else it is what it exports
                 found[module.name] = names

@@ -14,8 +14,6 @@ from typing import Any, Literal
 from graphcollab._base.errors import GraphcollabWarning
 from graphcollab._base.ranges import printable
 
-__all__ = ["issue", "issue_again", "own_filter", "unlogged"]
-
 _FILTERS = threading.Lock()
 _BY_CODE = threading.local()  # per thread: filters of the package's own warnings, the innermost last
 _INSIDE = (str(Path(__file__).parents[1]), contextlib.__file__)  # the package, and the decorators of its functions

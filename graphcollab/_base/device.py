@@ -8,8 +8,6 @@ from typing import Self
 import torch
 from torch import Tensor
 
-__all__ = ["Movable", "beside", "consecutive", "copies", "pick", "read"]
-
 
 class Movable:
     """Base of values that ``Data`` can move between devices; subclasses implement ``to``."""

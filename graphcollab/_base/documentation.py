@@ -10,8 +10,6 @@ from typing import Any, ParamSpec, TypeVar
 from graphcollab._base.errors import InvalidTypeError
 from graphcollab._base.settings import checked
 
-__all__ = ["checked_with", "documented", "entries", "of_sites"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

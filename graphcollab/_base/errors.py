@@ -168,6 +168,3 @@ class GraphcollabWarning(UserWarning, RuntimeWarning):
         super().__init__(message)
         self.code = code
         self.subject = subject
-
-
-__all__ = [name for name, one in [*globals().items()] if isinstance(one, type) and one.__module__ == __name__]

@@ -7,8 +7,6 @@ from typing import Any
 
 from graphcollab._base.errors import MissingPackageError
 
-__all__ = ["import_extra"]
-
 
 def import_extra(name: str, who: str, extra: str) -> Any:
     """Import the package ``name`` of an ``extra``; a MissingPackageError says ``who`` needs it and how to get it."""

@@ -13,18 +13,6 @@ from pathlib import Path
 
 from graphcollab._base.errors import FormatError, PathError
 
-__all__ = [
-    "as_cell",
-    "csv_text",
-    "flush_folder",
-    "of_cell",
-    "own_name",
-    "unwritten",
-    "write_csv",
-    "write_new",
-    "write_whole",
-]
-
 PART = ".part"  # suffix of files being written
 _WRITES = True
 _FORMULA = re.compile(r"(?![+-]?[\d.]+(e[+-]?\d+)?$)(?![=+@-]+$)'*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-]", re.IGNORECASE)

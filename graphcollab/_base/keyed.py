@@ -15,8 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = ["keyed_bits", "keyed_normal", "keyed_order", "keyed_seed", "keyed_uniform"]
-
 _MASK = 2**64 - 1
 
 Bits: TypeAlias = "NDArray[np.uint64] | int"

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from graphcollab._base.errors import InvalidValueError
 
-__all__ = ["address", "keep_heap", "let_go", "new_rows", "used_up"]
-
 LEAST = 2**22  # bytes; PyTorch's own allocator also keeps smaller blocks for reuse
 PAGE = 2**21  # bytes of a large page: sizes are multiples of it
 KEPT = 6  # free blocks per size: a round of meta-L2C, the most demanding method, needs as many beside the models

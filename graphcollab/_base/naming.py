@@ -13,7 +13,6 @@ from graphcollab._base.errors import AmbiguousError, InvalidTypeError, RangeErro
 
 T = TypeVar("T")
 
-__all__ = ["ByName", "Node", "close", "few", "find_node", "find_nodes", "numbered", "setting"]
 
 Node: TypeAlias = int | str
 """A node by name or by position, counted from 0; if all names are whole numbers, a number is always a name.

@@ -12,8 +12,6 @@ from torch_geometric.data import Data
 
 from graphcollab._base.settings import check_settings
 
-__all__ = ["ALONE", "TOLD", "Field", "Origin", "Piece", "Reader", "Readers"]
-
 Kind: TypeAlias = Literal["models", "rows", "per_sample", "per_node", "per_edge", "relation", "scalar", "replicated"]
 Lifetime: TypeAlias = Literal["round", "phase", "run"]
 Audience: TypeAlias = Literal["public", "owner", "receiver", "ends", "parts"]

@@ -19,31 +19,7 @@ import numpy as np
 
 from graphcollab._base.errors import InvalidTypeError, InvalidValueError, UnknownError
 from graphcollab._base.naming import close
-from graphcollab._base.ranges import MOST, Known, Real, bounds_of, describe, is_in, literals_of
-
-__all__ = [
-    "MOST",
-    "Buffers",
-    "Count",
-    "Finite",
-    "Fraction",
-    "Incomplete",
-    "Known",
-    "Momentum",
-    "Natural",
-    "NonNegative",
-    "Positive",
-    "Real",
-    "Seed",
-    "SettingError",
-    "Share",
-    "check_setting",
-    "check_settings",
-    "checked",
-    "look_up",
-    "settings_of",
-    "unknown_argument",
-]
+from graphcollab._base.ranges import MOST as MOST, Known as Known, Real as Real, bounds_of, describe, is_in, literals_of
 
 P = ParamSpec("P")
 R = TypeVar("R")

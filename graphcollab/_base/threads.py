@@ -11,8 +11,6 @@ from typing import TypeVar
 
 import torch
 
-__all__ = ["same_threads", "share", "threads_here"]
-
 T = TypeVar("T")
 
 _SETTING = threading.Lock()

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Embedded"]
-
 
 class Embedded(NamedTuple):
     """Output of ``forward(inputs, embed=True)``: the head's logits, [B, C], for the backbone's latent, [B, d_z].
