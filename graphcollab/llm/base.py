@@ -6,20 +6,12 @@ The only module of graphcollab that imports transformers and PEFT, each on first
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from graphcollab._base.errors import (
-    EmptyError,
-    InvalidTypeError,
-    MissingError,
-    RangeError,
-    UnknownError,
-    UnsupportedError,
-)
+from graphcollab._base.errors import InvalidTypeError, MissingError, RangeError, UnsupportedError
 from graphcollab._base.extras import import_extra
 from graphcollab._base.torchvision import torchvision_datasets
 
@@ -76,46 +68,20 @@ def require_causal(base: Any) -> None:
 
 
 def require_padding(base: Any) -> None:
-    """Refuse a classifier whose output depends on trailing padding: texts of unequal lengths would be misclassified."""
-    padding, end = (getattr(base.config.get_text_config(), f"{which}_token_id", None) for which in ("pad", "eos"))
+    """Refuse a classifier without a padding token: it would not know where a padded text ends."""
+    padding = getattr(base.config.get_text_config(), "pad_token_id", None)
     known = len(base.get_input_embeddings().weight)
-    if padding is not None and not 0 <= padding < known:
-        raise RangeError(
-            "pad_token_id",
-            f"the padding token of {type(base).__name__}, {padding}, is outside of its vocabulary of {known}: set "
-            "model.config.pad_token_id to one that it has, or call model.resize_token_embeddings(len(tokenizer)) first",
-        )
-    free = [token for token in range(4) if token not in (padding, end)] * 3  # some cannot process very short texts
-    last = [end] if isinstance(end, int) and end < known else []  # which some look for
-    training = base.training
-    base.eval()
-    with torch.no_grad():  # one text at a time: without a padding token some refuse batches
-        alone, padded = (
-            torch.cat([_logits(base, [*some, *last], more) for some in (free, free[::-1])])
-            for more in ([], [padding or 0])
-        )
-    base.train(training)
-    if float((padded - alone).abs().max()) <= torch.finfo(alone.dtype).eps ** 0.5 * float(alone.abs().max()):
-        return  # equal up to rounding
     if padding is None:
         raise MissingError(
             "pad_token_id",
-            f"{type(base).__name__} has no padding token, so it does not know where a padded text ends: set "
-            "model.config.pad_token_id = tokenizer.pad_token_id, or tokenizer.eos_token_id where there is none",
+            f"{type(base).__name__} has no padding token: set model.config.pad_token_id, as the tokenizer does",
         )
-    raise UnsupportedError(
-        "model",
-        f"what {type(base).__name__} makes of a text changes with padding behind it, and texts of unequal lengths are "
-        "padded there: take a classifier that goes by the attention mask, such as one of BERT's or Llama's kind",
-    )
-
-
-def _logits(base: Any, text: list[int], padding: list[int]) -> Tensor:
-    """Return the logits [1, C] of a text followed by padding."""
-    device = base.get_input_embeddings().weight.device
-    there = torch.tensor([[1] * len(text) + [0] * len(padding)], device=device)
-    logits: Tensor = base(input_ids=torch.tensor([[*text, *padding]], device=device), attention_mask=there).logits
-    return logits
+    if not 0 <= padding < known:
+        raise RangeError(
+            "pad_token_id",
+            f"the padding token of {type(base).__name__}, {padding}, is outside of its vocabulary of {known}: call "
+            "model.resize_token_embeddings(len(tokenizer)) first",
+        )
 
 
 def shared_copy(base: nn.Module) -> nn.Module:
@@ -130,47 +96,3 @@ def head_of(base: Any) -> list[str]:
     body = base.base_model
     behind = [name for name, child in base.named_children() if child is not body and [*child.parameters()]]
     return [*behind, *(name for name in getattr(base, DRAWN, ()) if name.split(".")[0] not in behind)]
-
-
-def target_layers(base: Any, targets: Sequence[str] | None) -> list[str]:
-    """Return the full names of the layers that get adapters, given names or name suffixes; a ValueError if none match.
-
-    Default: all linear layers in the repeated blocks of attention and MLP, and so neither embeddings nor layers behind
-    the last block.
-    """
-    every, blocks = _linear_layers(base)
-    kinds = layer_names(base)
-    if targets is None:
-        if not blocks:
-            raise MissingError(
-                "targets",
-                f"{type(base).__name__} has no linear layers in repeated blocks: name its layers, targets={kinds}",
-            )
-        return blocks
-    if not targets:
-        raise EmptyError("targets", f"targets must name at least one kind of layer, such as {kinds}")
-    lacking = [one for one in targets if not any(_ends(name, one) for name in every)]
-    if lacking:
-        raise UnknownError(
-            "targets",
-            f"targets names {lacking[0]!r}, and no linear layer of {type(base).__name__} is called so; its layers are "
-            f"called {', '.join(map(repr, kinds))}",
-        )
-    return [name for name in every if any(_ends(name, one) for one in targets)]
-
-
-def layer_names(base: Any) -> list[str]:
-    """Return the short names of the linear layers in a model's blocks, or of all its linear layers without blocks."""
-    every, blocks = _linear_layers(base)
-    return list(dict.fromkeys(name.rpartition(".")[2] for name in blocks or every))
-
-
-def _linear_layers(base: Any) -> tuple[list[str], list[str]]:
-    inside = [name for name, layer in base.named_modules() if isinstance(layer, nn.ModuleList)]
-    linear = nn.Linear, transformers().pytorch_utils.Conv1D
-    every = [name for name, layer in base.named_modules() if isinstance(layer, linear)]
-    return every, [name for name in every if any(name.startswith(f"{one}.") for one in inside)]
-
-
-def _ends(name: str, target: str) -> bool:
-    return name == target or name.endswith(f".{target}")

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 
 from graphcollab._base.checks import own_filter
-from graphcollab._base.errors import ConflictError, InvalidValueError
+from graphcollab._base.errors import ConflictError, InvalidValueError, UnknownError
 from graphcollab._base.settings import Count, Momentum, Positive, checked
-from graphcollab.llm.base import DRAWN, head_of, kind_of, layer_names, peft, shared_copy, target_layers, transformers
+from graphcollab.llm.base import DRAWN, head_of, kind_of, peft, shared_copy, transformers
 from graphcollab.llm.language_model import LanguageModel, Share
 
 Base = Annotated[nn.Module | str | Path, "a model of transformers, or the folder or hub name of one"]
@@ -41,8 +41,8 @@ def build_lora(
         alpha: Scale of the adapters: their outputs are multiplied by alpha / rank.
         dropout: Fraction of an adapter's inputs dropped in training.
         targets: The layers that get adapters, by name or name suffix, such as ``["q_proj", "v_proj"]``. Default: all
-            linear layers of attention and MLP. The experts of a mixture (such as Mixtral), stored as one tensor for all
-            experts, get none.
+            linear layers but the head (PEFT's ``"all-linear"``). The experts of a mixture (such as Mixtral), stored as
+            one tensor for all experts, get none.
         share: The shared matrices, see `LanguageModel`: ``"both"``, ``"A"`` or ``"B"``.
         checkpointing: Recompute activations in the backward pass to save memory.
         classes: Number of classes, to load a classifier from a folder or hub.
@@ -65,33 +65,26 @@ def build_lora(
     if causal and classes is not None:
         raise ConflictError(
             "classes",
-            f"classes={classes}, and {type(model).__name__} predicts tokens: give its folder or name, or a classifier, "
-            f"AutoModelForSequenceClassification.from_pretrained(name, num_labels={classes})",
+            f"classes={classes}, and {type(model).__name__} predicts tokens: give its folder or name instead",
         )
-    wanted = target_layers(model, targets)
-    conv = any(isinstance(model.get_submodule(name), transformers().pytorch_utils.Conv1D) for name in wanted)
+    names = [f".{name}" for name, _ in model.named_modules()]
+    for target in targets or ():  # PEFT refuses them only if none is found
+        if not any(name.endswith(f".{target}") for name in names):
+            raise UnknownError("targets", f"targets names {target!r}, and {type(model).__name__} has no such layer")
     config = library.LoraConfig(
         task_type="CAUSAL_LM" if causal else "SEQ_CLS",
         r=rank,
         lora_alpha=alpha,
         lora_dropout=dropout,
-        target_modules=wanted,
+        target_modules="all-linear" if targets is None else list(targets),
         modules_to_save=None if causal else head_of(model),
-        fan_in_fan_out=conv,
     )
     with own_filter("ignore"):  # of deprecations between the two libraries
-        return LanguageModel(_adapted(model, config), share, checkpointing)
-
-
-def _adapted(model: Any, config: Any) -> Any:
-    names = layer_names(model)
-    try:
-        return peft().get_peft_model(model, config)
-    except ValueError as error:
-        others = [name for name in names if f"'{name}'" not in str(error)]
-        raise InvalidValueError(
-            "targets", f"{error} That is for targets={others[:1]} to say (layers: {', '.join(others)})"
-        ) from error
+        try:
+            adapted = library.get_peft_model(model, config)
+        except ValueError as error:
+            raise InvalidValueError("targets", str(error)) from error
+        return LanguageModel(adapted, share, checkpointing)
 
 
 def read_base(base: Any, classes: int | None = None) -> Any:

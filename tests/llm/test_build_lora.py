@@ -105,9 +105,9 @@ def test_a_function_is_drawn_by_the_seed():
 
 
 def test_what_cannot_be_adapted_is_refused():
-    with raises("unknown", "targets", "'q_proj'", "'c_fc'"):
+    with raises("unknown", "targets", "'q_proj'"):
         build_lora(gpt(), targets=["c_attn", "q_proj"])
-    with raises("empty", "targets"):
+    with raises("value", "targets"):
         build_lora(gpt(), targets=[])
     with raises("type", "model", kind=TypeError):
         build_lora(torch.nn.Linear(2, 2))
@@ -144,9 +144,9 @@ def small(kind, name="ForCausalLM", **settings):
         return getattr(library, kind + name)(getattr(library, f"{kind}Config")(vocab_size=24, **settings))
 
 
-def test_layers_that_peft_takes_no_adapters_for_are_refused_with_others():
+def test_layers_that_peft_takes_no_adapters_for_are_refused():
     base = small("Mamba", hidden_size=8, num_hidden_layers=1, state_size=2)
-    with raises("value", "targets", "'in_proj'"):
+    with raises("value", "targets", "'out_proj'"):
         build_lora(base)
     assert len(adapted(build_lora(base, targets=["in_proj"]))) == 1
 
@@ -163,8 +163,6 @@ def test_only_models_that_can_be_made_causal_are_told_so():
     sizes = {"d_model": 8, "n_layer": 1, "n_head": 2, "d_inner": 8}
     with raises("unsupported", "model"):
         build_lora(small("XLNet", "LMHeadModel", **sizes))
-    with raises("unsupported", "model"):
-        build_lora(small("XLNet", "ForSequenceClassification", **sizes))
 
 
 def test_a_classifier_must_know_its_padding():
