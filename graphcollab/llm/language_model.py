@@ -13,7 +13,6 @@ from graphcollab._base.errors import (
     ConflictError,
     EmptyError,
     InvalidTypeError,
-    RangeError,
     TooManyError,
     UnsupportedError,
 )
@@ -68,8 +67,8 @@ class LanguageModel(nn.Module):
     Raises:
         TypeError: If the model is no ``PeftModel``, or its base is of another kind.
         ValueError: If not exactly one adapter is active and trainable; if prompts are learned instead of layers; if A
-            or B is to be shared and the adapters have other parameters; if a causal model sees the tokens to predict;
-            if a classifier's output depends on trailing padding; or if a forward pass writes to the frozen weights.
+            or B is to be shared and the adapters have other parameters; if a causal model sees the tokens to predict or
+            writes to the frozen weights; or if a classifier has no padding token.
     """
 
     @checked
@@ -85,8 +84,7 @@ class LanguageModel(nn.Module):
             require_causal(base) if self.causal else require_padding(base)
         padding, known = getattr(about, "pad_token_id", None) or 0, len(base.get_input_embeddings().weight)
         self.padding = int(padding) if 0 <= padding < known else 0  # masked, so any token will do
-        longest = getattr(about, "max_position_embeddings", None) or 0
-        self.longest = longest if longest > 0 else None  # some use -1 for no limit
+        self.longest = getattr(about, "max_position_embeddings", None) or -1  # as in some models: no limit
         self.share = share
         self.parts = _parts(self, share)
         if checkpointing:
@@ -106,31 +104,25 @@ class LanguageModel(nn.Module):
         return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
 
     def check_tasks(self, tasks: Tasks) -> None:
-        """Check before a run that causal models are judged per token; raise a ValueError otherwise."""
+        """Check before a run that blocks fit the model, and that causal models are judged per token."""
         if self.causal:
             require_tokens(tasks)
+        longest = max(pool.inputs.shape[-1] for pool in tasks.pools.values()) - self.causal
+        if 0 < self.longest < longest:
+            raise TooManyError(
+                "context",
+                f"blocks have {longest} tokens and the model reads {self.longest} at most: make the tasks with "
+                f"context={self.longest}",
+            )
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return the losses of blocks, [m], or the logits of texts, [m, C]."""
         tokens = inputs[:, :-1] if self.causal else inputs
-        if self.longest is not None and tokens.shape[1] > self.longest:
-            raise TooManyError(
-                "context",
-                f"blocks have {tokens.shape[1]} tokens and the model reads {self.longest} at most: make the tasks with "
-                f"context={self.longest}",
-            )
         known = tokens.masked_fill(tokens < 0, self.padding)
-        try:
-            if self.causal:  # later tokens do not affect predictions, so no mask is needed
-                return _mean_loss(self.model(input_ids=known, use_cache=False).logits, inputs)
-            logits: Tensor = self.model(input_ids=known, attention_mask=tokens >= 0).logits
-            return logits
-        except IndexError as error:
-            raise RangeError(
-                "tokens",
-                f"{error}: a token is outside of the model's vocabulary, or a block longer than its positions; make "
-                "the tasks with the model's own tokenizer",
-            ) from error
+        if self.causal:  # later tokens do not affect predictions, so no mask is needed
+            return _mean_loss(self.model(input_ids=known, use_cache=False).logits, inputs)
+        logits: Tensor = self.model(input_ids=known, attention_mask=tokens >= 0).logits
+        return logits
 
 
 def _mean_loss(logits: Tensor, blocks: Tensor) -> Tensor:
@@ -149,19 +141,17 @@ def _base_of(model: Any) -> Any:
     if config is None or not hasattr(model, "get_base_model"):
         raise InvalidTypeError(
             "model",
-            f"expected a peft.PeftModel, got {type(model).__name__}: graphcollab.llm.build_lora(base) makes one of a "
-            "model of transformers",
+            f"expected a peft.PeftModel, got {type(model).__name__}: graphcollab.llm.build_lora(base) makes one",
         )
     if config.is_prompt_learning:
         raise UnsupportedError(
             "model", f"{config.peft_type.value} learns prompts: take adapters in layers, such as LoRA"
         )
-    if len(several := dict.fromkeys([*model.active_adapters, *_trained_adapters(model)])) > 1:
+    if len(several := model.active_adapters) > 1:
         raise AmbiguousError(
             "model",
-            f"a node has one adapter, and {' and '.join(map(repr, several))} of the model are active or trainable: "
-            f"choose one by model.set_adapter({next(iter(several))!r}), or make one of them by "
-            "model.add_weighted_adapter",
+            f"a node has one adapter, and {' and '.join(map(repr, several))} are active: choose one by "
+            f"model.set_adapter({several[0]!r})",
         )
     return model.get_base_model()
 
@@ -172,17 +162,6 @@ def adapter_of(model: Any) -> str:
     return name
 
 
-def _trained_adapters(model: nn.Module) -> list[str]:
-    found = []
-    for layer in model.modules():
-        for kind in (*getattr(layer, "adapter_layer_names", ()), "modules_to_save"):
-            held = getattr(layer, kind, None)
-            if isinstance(held, nn.ModuleDict | nn.ParameterDict):
-                own = {name.partition(".")[0] for name, p in held.named_parameters() if p.requires_grad}
-                found += [name for name in held if name in own]
-    return [*dict.fromkeys(found)]
-
-
 def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
     """Return the parameter names of every part, and freeze A if only B is trained."""
     every = model.named_parameters(remove_duplicate=False)  # tied parameters under all their names
@@ -191,9 +170,7 @@ def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
     adapters = [name for name in trained if name not in head]
     if not adapters:
         raise EmptyError(
-            "model",
-            "no adapter of the model is trainable: load it with PeftModel.from_pretrained(base, folder, "
-            "is_trainable=True), or name the adapter by model.set_adapter(name)",
+            "model", "no adapter of the model is trainable: load it by PeftModel.from_pretrained(…, is_trainable=True)"
         )
     parts = {"lora": adapters, "head": head}
     if share != "both":

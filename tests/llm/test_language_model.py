@@ -182,11 +182,14 @@ def test_what_is_no_such_model_is_refused():
 
 
 def test_blocks_that_are_too_long_and_unknown_tokens_are_refused():
-    model = build_lora(gpt())
-    with raises("too-many", "context", "17", "16"):
-        model(torch.zeros(1, 18, dtype=torch.int64))
-    with raises("range", "tokens", kind=IndexError):
-        model(torch.tensor([[1, 99, 3]]))
+    for blocks, base, *wanted in (
+        (torch.zeros(4, 18, dtype=torch.int64), llama, "too-many", "context", "17", "16"),
+        (torch.zeros(4, 18, dtype=torch.int64), gpt, "range", "node 'node 0'", "16"),
+        (torch.tensor([[1, 99, 3]] * 4), gpt, "range", "node 'node 0'", "99"),
+    ):
+        tasks = Tasks.from_samples([{"x": blocks, "y": torch.zeros(4)}], loss=token_loss, metric="mae")
+        with raises(*wanted):
+            run(local(), tasks, build_lora(base()), rounds=1)
 
 
 def test_no_limit_and_a_padding_token_of_another_vocabulary_do_no_harm():
