@@ -13,6 +13,7 @@ from graphcollab._base.errors import (
     ConflictError,
     EmptyError,
     InvalidTypeError,
+    RangeError,
     TooManyError,
     UnsupportedError,
 )
@@ -82,8 +83,8 @@ class LanguageModel(nn.Module):
         about = base.config.get_text_config()
         with unwritten(model):  # it shares the weights of the given base
             require_causal(base) if self.causal else require_padding(base)
-        padding, known = getattr(about, "pad_token_id", None) or 0, len(base.get_input_embeddings().weight)
-        self.padding = int(padding) if 0 <= padding < known else 0  # masked, so any token will do
+        padding, self.vocabulary = getattr(about, "pad_token_id", None) or 0, len(base.get_input_embeddings().weight)
+        self.padding = int(padding) if 0 <= padding < self.vocabulary else 0  # masked, so any token will do
         self.longest = getattr(about, "max_position_embeddings", None) or -1  # as in some models: no limit
         self.share = share
         self.parts = _parts(self, share)
@@ -104,7 +105,7 @@ class LanguageModel(nn.Module):
         return {"lora": f"{weights_checksum(shared_tensors(self))} {scale}"}
 
     def check_tasks(self, tasks: Tasks) -> None:
-        """Check before a run that blocks fit the model, and that causal models are judged per token."""
+        """Check before a run that samples fit the model, and that causal models are judged per token."""
         if self.causal:
             require_tokens(tasks)
         longest = max(pool.inputs.shape[-1] for pool in tasks.pools.values()) - self.causal
@@ -113,6 +114,12 @@ class LanguageModel(nn.Module):
                 "context",
                 f"blocks have {longest} tokens and the model reads {self.longest} at most: make the tasks with "
                 f"context={self.longest}",
+            )
+        largest = max(int(pool.inputs.max()) for pool in tasks.pools.values() if len(pool))
+        if largest >= self.vocabulary:
+            raise RangeError(
+                "tokens",
+                f"the model knows tokens 0 to {self.vocabulary - 1}, got {largest}: make the tasks with its tokenizer",
             )
 
     def forward(self, inputs: Tensor) -> Tensor:

@@ -184,8 +184,8 @@ def test_what_is_no_such_model_is_refused():
 def test_blocks_that_are_too_long_and_unknown_tokens_are_refused():
     for blocks, base, *wanted in (
         (torch.zeros(4, 18, dtype=torch.int64), llama, "too-many", "context", "17", "16"),
-        (torch.zeros(4, 18, dtype=torch.int64), gpt, "range", "node 'node 0'", "16"),
-        (torch.tensor([[1, 99, 3]] * 4), gpt, "range", "node 'node 0'", "99"),
+        (torch.zeros(4, 18, dtype=torch.int64), gpt, "too-many", "context", "17", "16"),
+        (torch.tensor([[1, 99, 3]] * 4), gpt, "range", "tokens", "99"),
     ):
         tasks = Tasks.from_samples([{"x": blocks, "y": torch.zeros(4)}], loss=token_loss, metric="mae")
         with raises(*wanted):
