@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch.nn.utils import clip_grad_norm_
 from torch.optim.lr_scheduler import LambdaLR
-from tqdm import trange
+from tqdm import tqdm
 
 from graphcollab._base.files import flush_folder, own_name
 from graphcollab.engine.randomness import own_randomness
@@ -72,16 +72,14 @@ def pretrain(
     stream = torch.tensor([token for ids in tokenizer(list(texts)).input_ids for token in [*ids, end]])
     if len(stream) <= CONTEXT:
         raise ValueError(f"expected texts of more than {CONTEXT} tokens to learn from, got {len(stream)}")
-    drawn = own_randomness(seed)
-    with drawn:
+    with own_randomness(seed):
         model = small_llama(len(tokenizer), width, layers, end).to(device)
+        starts = [torch.randint(len(stream) - CONTEXT, (batch_size,)) for _ in range(steps)]
     rise = max(steps // 10, 1)  # steps in which the step size rises; then it falls in a straight line
     optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.95), weight_decay=0.1)
     pace = LambdaLR(optimizer, lambda step: min((step + 1) / rise, (steps - step) / steps))
     losses = []
-    for _ in (bar := trange(steps, unit="step", disable=None)):
-        with drawn:
-            start = torch.randint(len(stream) - CONTEXT, (batch_size,))
+    for start in (bar := tqdm(starts, unit="step", disable=None)):
         tokens = stream[start[:, None] + torch.arange(CONTEXT + 1)].to(device)  # [batch_size, CONTEXT + 1]
         logits = model(input_ids=tokens[:, :-1]).logits
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())

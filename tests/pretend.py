@@ -19,7 +19,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, return_and_correct_aliasing
 from torch.utils._pytree import tree_leaves, tree_map
 
-from graphcollab.engine import randomness
 from graphcollab.engine.backend import Backend
 
 DEVICE = torch.device("lazy")  # autograd takes it for one that needs no thread of its own
@@ -88,21 +87,15 @@ class Accelerator(TorchDispatchMode):
         return False
 
     def __enter__(self) -> Accelerator:
-        where = randomness._device
-        self.patches = [
-            mock.patch.object(randomness, "_device", lambda given: _near(where(given))),
-            mock.patch.object(Backend, "_autocast", return_value=nullcontext()),
-        ]
-        for patch in self.patches:
-            patch.start()
+        self.patch = mock.patch.object(Backend, "_autocast", return_value=nullcontext())
+        self.patch.start()
         torch._C._set_only_lift_cpu_tensors(True)  # so that torch.tensor(..., device=...) is seen
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
         super().__exit__(*error)
         torch._C._set_only_lift_cpu_tensors(False)
-        for patch in self.patches:
-            patch.stop()
+        self.patch.stop()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return _compute(func, args, kwargs or {}, self._note)

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
         SupervisedContrast as SupervisedContrast,
     )
     from graphcollab.engine.engine import Engine as Engine
-    from graphcollab.engine.keyed_checkpoint import keyed_checkpoint as keyed_checkpoint
     from graphcollab.engine.losses import Loss as Loss, Proximal as Proximal, as_objective as as_objective
     from graphcollab.engine.objective import Objective as Objective
     from graphcollab.engine.optimizer import (

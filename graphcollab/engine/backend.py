@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeAlias, TypeVar, cast
@@ -14,19 +14,17 @@ from torch import Tensor, nn
 from graphcollab._base.device import beside
 from graphcollab._base.typing import Embedded
 from graphcollab.engine.dense_steps import Dense
-from graphcollab.engine.draws import Draws
 from graphcollab.engine.guards import Frozen
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.objective import Context, Objective
 from graphcollab.engine.optimizer import RowOptimizer, State
 from graphcollab.engine.plan import Plan
-from graphcollab.engine.randomness import keyed_layers, own_randomness
+from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Batch, Feed
 from graphcollab.engine.stack import ParamSpec
 
 _JUDGING = 1  # key for modules that also draw in evaluation mode: every call draws the same numbers
 
-R = TypeVar("R")
 T = TypeVar("T", Tensor, Embedded)
 
 Key: TypeAlias = tuple[int, Tensor, int]
@@ -47,6 +45,11 @@ class Work:
         """Return the work of the given rows."""
         state = {slot: values[rows] for slot, values in self.state.items()}
         return replace(self, feed=self.feed.of(rows), state=state, step=self.step[rows])
+
+    @property
+    def key(self) -> Key:
+        """The keys of the randomness inside layers."""
+        return self.feed.seed, self.feed.node_id, self.feed.round_
 
 
 class Backend(ABC):
@@ -77,15 +80,7 @@ class Backend(ABC):
         self.autocast = plan.precision == "bfloat16"
         self.memory_format = torch.channels_last if plan.memory_format == "channels_last" else torch.contiguous_format
         self.microbatch = plan.microbatch
-        self.draws = Draws(self.module)
-
-    def key(self, *keys: int) -> own_randomness:
-        """Return the generators for these keys; without keys, those for evaluation mode."""
-        return keyed_layers(*(keys or (_JUDGING,)))
-
-    def drawing_from(self, randomness: own_randomness) -> AbstractContextManager[None]:
-        """Draw from these generators, continuing their streams, inside computations settled by ``draws``."""
-        return self.draws.keyed(randomness) if self.draws.active else nullcontext()
+        self.random = plan.random
 
     def predict(self, flat: Tensor, inputs: Tensor) -> Tensor:
         """Return the outputs [r, m, ...] of models [r, columns] on inputs [r, m, ...], in evaluation mode."""
@@ -97,12 +92,11 @@ class Backend(ABC):
         return Embedded(*self._judge(flat, inputs, True))
 
     def _judge(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
-        def outputs() -> Any:
-            self.module.eval()
-            with torch.no_grad(), self.drawing_from(self.key()):
-                return self._outputs(flat, inputs, embed)
-
-        return self._computed(("outputs", embed), flat.device, outputs)
+        self.module.eval()
+        with torch.no_grad(), keyed_layers(_JUDGING):
+            found = self._outputs(flat, inputs, embed)
+        self.frozen.require_unchanged()
+        return found
 
     @abstractmethod
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
@@ -123,44 +117,34 @@ class Backend(ABC):
         The pass is in evaluation mode, or, with a key for randomness inside layers, in training mode. The models and
         their buffers are not modified; ``weight`` [r, m] is as in `Context`.
         """
-
-        def gradients() -> tuple[Tensor, Tensor, Tensor]:
-            self.module.eval() if key is None else self.module.train()
-            with torch.enable_grad():
-                return self._gradient(flat, Batch(inputs, targets, weight, anchor), objective, key)
-
-        return self._computed(("gradient", key is None, objective), flat.device, gradients)
+        self.module.eval() if key is None else self.module.train()
+        with torch.enable_grad(), keyed_rows(key):
+            found = self._gradient(flat, Batch(inputs, targets, weight, anchor), objective, key)
+        self.frozen.require_unchanged()
+        return found
 
     @abstractmethod
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Implement `gradient`; randomness must be keyed (`drawing_from`)."""
+        """Implement `gradient`, with randomness keyed by the first row."""
 
     def fit(self, flat: Tensor, work: Work, out: Tensor | None = None) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         """Take every row's local steps from models [r, columns], which are not modified; ``out`` gets the new ones.
 
         Returns new models, new optimizer state, and the loss at every step [S, r] (NaN for rows without this step).
         """
-
-        def fitted() -> tuple[Tensor, dict[str, Tensor], Tensor]:
-            self.module.train()
-            new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
-            new.copy_(flat)
-            with torch.enable_grad():
-                moments, losses = self._fit(new, work)
-            return new, moments, losses
-
-        return self._computed(("fit", work.objective), flat.device, fitted)
+        self.module.train()
+        new = torch.empty_like(flat, memory_format=torch.contiguous_format) if out is None else out
+        new.copy_(flat)
+        with torch.enable_grad(), keyed_rows(work.key):
+            moments, losses = self._fit(new, work)
+        self.frozen.require_unchanged()
+        return new, moments, losses
 
     @abstractmethod
     def _fit(self, new: Tensor, work: Work) -> tuple[dict[str, Tensor], Tensor]:
-        """Take the steps of models in place; return the new state and the losses. Randomness must be keyed."""
-
-    def _computed(self, kind: Hashable, device: torch.device, compute: Callable[[], R]) -> R:
-        found = self.draws.settle(kind, device, compute)
-        self.frozen.require_unchanged()
-        return found
+        """Take the steps of models in place, with randomness keyed by the first row; return new state and losses."""
 
     def _split(self, values: Tensor) -> list[Tensor]:
         """Split numbers [..., P] into one view per parameter."""
@@ -183,12 +167,13 @@ class Backend(ABC):
         params: Sequence[Tensor],
         batch: Batch,
         objective: Objective,
-        randomness: own_randomness,
         rows: bool = False,
+        drawing: AbstractContextManager[object] | None = None,
     ) -> tuple[Tensor, list[Tensor | None]]:
         """Return the loss of a batch, and its gradients (None if it does not depend on a parameter), part by part.
 
-        With ``rows``, these are losses [r] of many models, and all tensors have a leading r. ``run`` computes outputs.
+        With ``rows``, these are losses [r] of many models, and all tensors have a leading r. ``run`` computes outputs,
+        in the context ``drawing``.
         """
         most = self.microbatch if objective.additive else None
         total: tuple[Tensor, list[Tensor | None]] | None = None
@@ -196,7 +181,7 @@ class Backend(ABC):
             term = objective if total is None else objective.of_samples()
             if term is None:
                 break
-            with self.drawing_from(randomness):  # only around this, since operations inside are slower
+            with drawing or nullcontext():
                 outputs = run(part.inputs)
                 loss = self._loss(term.rows if rows else term, params, outputs, part)
             grads: list[Tensor | None] = [*torch.autograd.grad(loss, params, torch.ones_like(loss), allow_unused=True)]
@@ -220,6 +205,11 @@ class Backend(ABC):
         if not self.autocast:
             return outputs
         return Embedded(*(o.float() for o in outputs)) if isinstance(outputs, Embedded) else outputs.float()
+
+
+def keyed_rows(key: Key | None, row: int = 0) -> AbstractContextManager[None]:
+    """Key randomness inside layers by a row's node, or without keys as in evaluation mode."""
+    return keyed_layers(_JUDGING) if key is None else keyed_layers(key[0], int(key[1][row]), key[2])
 
 
 def batch_groups(size: Tensor, together: bool, like: Tensor) -> list[tuple[slice | Tensor, int, Tensor | None]]:

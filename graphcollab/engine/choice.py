@@ -73,7 +73,7 @@ def make_plan(
     precision: Precision = "bfloat16" if autocast else "full"
     reference, expected, padding = _plain(module, spec, sample, objective)
     auto, frozen = backend == "auto", mostly_frozen(module)
-    plan, obstacles = Plan("loop", chunk, "asked for", padding, "contiguous", precision), []
+    plan, obstacles = Plan("loop", chunk, "asked for", padding, precision=precision, random=reference.random), []
     if microbatch is not None or frozen:
         plan = replace(plan, microbatch=_microbatch(reference, padding, microbatch))
     for kind in [kind for kind in TRIED if kind == backend or (auto and (kind == "vmap" or frozen))]:
@@ -82,7 +82,8 @@ def make_plan(
         if against is None:
             against = _wrong(replace(plan, backend=kind), reference, expected, fast=auto)
             if against is None:
-                return replace(plan, backend=kind, reason=reason, graphs=kind == GRAPHED and device.type == "cuda")
+                graphs = kind == GRAPHED and device.type == "cuda" and not plan.random
+                return replace(plan, backend=kind, reason=reason, graphs=graphs)
             against = f"{lacking}: {against}" if auto else against
         if not auto:
             text = f"{reference.kind} cannot be computed with backend {kind!r} ({against})"

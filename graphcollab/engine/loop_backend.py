@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from graphcollab.engine.backend import Backend, Key, Work, take_step
+from graphcollab.engine.backend import Backend, Key, Work, keyed_rows, take_step
 from graphcollab.engine.modules import embed_arguments, in_parts
 from graphcollab.engine.objective import Objective
-from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.samples import Batch
 
 
@@ -42,9 +41,9 @@ class LoopBackend(Backend):
         for r, row in enumerate(flat):
             own = row.clone()
             params = self._bind(own)
-            randomness = self.key() if key is None else self.key(key[0], int(key[1][r]), key[2])
             run = partial(self._run, embed=objective.reads.latents)
-            loss, parts = self._slopes(run, params, batch.of(r), objective, randomness)
+            with keyed_rows(key, r):
+                loss, parts = self._slopes(run, params, batch.of(r), objective)
             for view, part in zip(self._split(grads[r]), parts, strict=True):
                 if part is not None:
                     view.copy_(part)
@@ -57,7 +56,7 @@ class LoopBackend(Backend):
         feed, objective = work.feed, work.objective
         run = partial(self._run, embed=objective.reads.latents)
         moments = {slot: values.detach().clone() for slot, values in work.state.items()}
-        sizes, first, idents = feed.schedule.size.tolist(), work.step.tolist(), feed.node_id.tolist()
+        sizes, first = feed.schedule.size.tolist(), work.step.tolist()
         losses, shares = new.new_full((len(feed.schedule), len(new)), float("nan")), self._shares(feed.scale)
         for r, row in enumerate(new):
             params = self._bind(row)
@@ -65,14 +64,14 @@ class LoopBackend(Backend):
             moved = {slot: [self._laid_out(view) for view in views] for slot, views in kept.items()}
             own = None if shares is None else [share[r] for share in shares]
             seen = []
-            randomness = keyed_layers(feed.seed, idents[r], feed.round_)
-            for s, size in enumerate(sizes[r]):
-                if size == 0:
-                    break
-                loss, grads = self._slopes(run, params, feed.at(r, s, size), objective, randomness)
-                with torch.no_grad():
-                    take_step(work.optimizer, params, grads, moved, first[r] + s, own)
-                seen.append(loss)
+            with keyed_rows(work.key, r):
+                for s, size in enumerate(sizes[r]):
+                    if size == 0:
+                        break
+                    loss, grads = self._slopes(run, params, feed.at(r, s, size), objective)
+                    with torch.no_grad():
+                        take_step(work.optimizer, params, grads, moved, first[r] + s, own)
+                    seen.append(loss)
             losses[: len(seen), r] = torch.stack(seen)
             self._unbind(row)
             for slot, views in kept.items():

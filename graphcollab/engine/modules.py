@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from graphcollab._base.typing import Embedded
 from graphcollab.engine.guards import unwritten
 from graphcollab.engine.param_spec import shared_tensors
-from graphcollab.engine.randomness import keyed_layers, own_randomness
+from graphcollab.engine.randomness import global_state, keyed_layers
 from graphcollab.engine.stack import ParamSpec
 
 MemoryFormat: TypeAlias = Literal["contiguous", "channels_last"]
@@ -85,11 +85,12 @@ def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
     return "evaluation" if norms or "buffers" in spec.parts else "always"
 
 
-def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> own_randomness:
-    """Run a copy of a module in training mode on inputs [B, ...], optionally to latents; return its generators."""
-    with keyed_layers(0) as randomness, torch.no_grad(), unwritten(module):
+def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> bool:
+    """Run a copy of a module in training mode on inputs [B, ...], optionally to latents; return whether it draws."""
+    with keyed_layers(0), torch.no_grad(), unwritten(module):
+        before = global_state()
         copy_module(module).train()(inputs, **embed_arguments(embeds))
-    return randomness
+        return not all(map(torch.equal, before, global_state()))
 
 
 def positions_of(inputs: Tensor) -> int:

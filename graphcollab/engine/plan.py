@@ -31,6 +31,7 @@ class Plan:
         microbatch: Maximum number of a node's samples in a pass through a model: gradients of the parts of a larger
             batch add up. Default: the whole batch.
         graphs: Whether local steps of stacked models are recorded as CUDA graphs and replayed.
+        random: Whether the model or the loss draws random numbers in training.
 
     Raises:
         ValueError: If ``"channels_last"`` is used without the loop, or graphs with a backend that does not take steps
@@ -45,6 +46,7 @@ class Plan:
     precision: Precision = "full"
     microbatch: Count | None = None
     graphs: bool = False
+    random: bool = False
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -61,7 +61,7 @@ class Reference:
             self.embeds = no_latents(module, self.inputs[:2].clone()) is None
         self.loss = objective
         self.objective = objective + _AskForLatents() if self.embeds else objective
-        self.random = in_training(module, self.pick(PLACES[0])[0], self.embeds).draws > 0
+        self.random = in_training(module, self.pick(PLACES[0])[0], self.embeds)
         self.kept: list[str] = []  # attributes that passes change
         self.lookups = LookUps()
         self.writes = False  # whether a forward pass has changed parameters

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,7 +14,7 @@ from graphcollab.engine.backend import Key, Work
 from graphcollab.engine.modules import embed_arguments, in_parts, positions_of
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.plan import Plan
-from graphcollab.engine.randomness import own_randomness, randomness_by_row
+from graphcollab.engine.randomness import Stream, keyed_stream
 from graphcollab.engine.samples import Batch
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import stacked_linear
@@ -87,11 +86,11 @@ class SharedBackend(StackedBackend):
         parts = -(-length // (self.microbatch or length))
         return count_at_once(like, -(-length // parts) * positions_of(samples))
 
-    def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
-        return [self.key(seed, one, round_) for one in node_id.tolist()]
-
-    def _joined(self, streams: Sequence[own_randomness], rows: Tensor | slice) -> own_randomness:
-        return randomness_by_row([streams[row] for row in torch.arange(len(streams))[rows].tolist()])
+    def _streams(self, key: Key | None) -> list[Stream] | None:
+        if key is None or not self.random:
+            return None
+        seed, node_id, round_ = key
+        return [keyed_stream(seed, one, round_) for one in node_id.tolist()]
 
 
 def layers_of(module: nn.Module, spec: ParamSpec) -> list[tuple[nn.Linear, str, str | None]] | str:

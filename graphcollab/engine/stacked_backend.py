@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab._base.device import beside
-from graphcollab.engine.backend import Backend, Key, Work, batch_groups, take_step
+from graphcollab.engine.backend import Backend, Key, Work, batch_groups, keyed_rows, take_step
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.plan import Plan
-from graphcollab.engine.randomness import own_randomness
+from graphcollab.engine.randomness import Stream, randomness_by_row
 from graphcollab.engine.samples import Batch
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import Chain
@@ -42,13 +42,9 @@ class StackedBackend(Backend):
     def _forward(self, views: Leaves, inputs: Tensor, embed: bool = False) -> Any:
         """Return the outputs of all rows, [r, m, ...], or outputs, latents and projections."""
 
-    @abstractmethod
-    def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
-        """Return the generators of rows: one for all, or one for each."""
-
-    @abstractmethod
-    def _joined(self, streams: Sequence[own_randomness], rows: Tensor | slice) -> own_randomness:
-        """Return the joint generator of the given rows."""
+    def _streams(self, key: Key | None) -> list[Stream] | None:
+        """Return the stream that each row draws from, None if all draw from the default generators."""
+        return None
 
     def _outputs(self, flat: Tensor, inputs: Tensor, embed: bool) -> Any:
         return self._forward(self._views(flat), inputs, embed)
@@ -68,7 +64,7 @@ class StackedBackend(Backend):
 
         def compute(models: Tensor) -> Sequence[Tensor]:
             batch, views = standing.batch(), self._views(models)
-            with torch.no_grad(), self.drawing_from(self.key()):
+            with torch.no_grad():
                 outputs = self._forward(views, batch.inputs)
                 return [self._loss(objective.rows, views[: self.spec.num_named_parameters], outputs, batch)]
 
@@ -84,13 +80,13 @@ class StackedBackend(Backend):
         standing: Standing,
         objective: Objective,
     ) -> Sequence[Tensor]:
-        def computed() -> Sequence[Tensor]:
-            self.module.eval()
-            if self.draws.active or self.chain is None or not _is_ours(objective):
-                return compute(flat)  # other inputs of a user's module or loss would be frozen by recording
-            return self._replays.of((standing, *kind), name, compute)(flat)
-
-        return self._computed(kind, flat.device, computed)
+        self.module.eval()
+        if self.chain is not None and _is_ours(objective):  # of others, further inputs would be frozen by recording
+            compute = self._replays.of((standing, *kind), name, compute)
+        with keyed_rows(None):
+            found = compute(flat)
+        self.frozen.require_unchanged()
+        return found
 
     def _gradient(
         self, flat: Tensor, batch: Batch, objective: Objective, key: Key | None
@@ -98,10 +94,9 @@ class StackedBackend(Backend):
         views = self._views(flat)
         count = self.spec.num_named_parameters
         params = [view.requires_grad_() for view in views[:count]]
-        streams = [self.key()] * len(flat) if key is None else self._drawn_from(*key)
         run = partial(self._run, params, views[count:], objective)
-        randomness = self._joined(streams, slice(0, len(flat)))
-        losses, grads = self._slopes(run, params, batch, objective, randomness, rows=True)
+        drawing = _by_row(self._streams(key), slice(0, len(flat)))
+        losses, grads = self._slopes(run, params, batch, objective, rows=True, drawing=drawing)
         whole = [torch.zeros_like(own) if grad is None else grad for own, grad in zip(params, grads, strict=True)]
         rest = _join(views[count:]) if views[count:] else flat.new_empty(len(flat), 0)
         return losses, _join(whole), rest
@@ -113,11 +108,10 @@ class StackedBackend(Backend):
         # buffers that change in the forward pass must not count as changes of the adjacent parameters.
         apart = self.graphs or new.device.type != "cpu" or count < len(self.spec.names)
         shares = self._shares(feed.scale)
-        streams = self._drawn_from(feed.seed, feed.node_id, feed.round_)
+        streams = self._streams(work.key)
         static = self._static_steps(new, work, shares)
         if static is not None:
             leaves, moments = static.leaves, static.moments
-            static.randomness = self._joined(streams, slice(0, len(new)))
         else:
             leaves = [own_copy(view) for view in self.spec.views(new)] if apart else self.spec.views(new)
             moments = {slot: [own_copy(view) for view in self._split(values)] for slot, values in work.state.items()}
@@ -138,12 +132,12 @@ class StackedBackend(Backend):
                 continue
             alike = [(slice(0, len(new)), whole[s], None)] if whole[s] else None
             for rows, width, padded in alike or batch_groups(sizes[:, s], together, new):
-                batch, randomness = feed.at(rows, s, width, padded), self._joined(streams, rows)
+                batch, drawing = feed.at(rows, s, width, padded), _by_row(streams, rows)
                 rows = rows if isinstance(rows, slice) else beside(rows, new)
                 part = [leaf[rows] for leaf in leaves]
                 params = [leaf.detach().requires_grad_() for leaf in part[:count]]
                 run = partial(self._run, params, part[count:], objective)
-                losses[s, rows], grads = self._slopes(run, params, batch, objective, randomness, rows=True)
+                losses[s, rows], grads = self._slopes(run, params, batch, objective, rows=True, drawing=drawing)
                 taken = (first if isinstance(first, int) else step[rows]) + s
                 moved = {slot: [m[rows] for m in many] for slot, many in moments.items()}
                 with torch.no_grad():
@@ -166,8 +160,8 @@ class StackedBackend(Backend):
         """Return the steps of so many rows on static tensors, reusing those of previous rounds of the same kind.
 
         They are static from the first round on, so that a resumed run pads its batches equally, and recorded from the
-        second on, if nothing draws: recording pays off if steps of a kind recur. Few are kept, with models of at most
-        ``KEPT_BYTES``: evicted ones must occur twice again.
+        second on: recording pays off if steps of a kind recur. Few are kept, with models of at most ``KEPT_BYTES``:
+        evicted ones must occur twice again.
         """
         feed, optimizer, objective = work.feed, work.optimizer, work.objective
         if not self.graphs or feed.views is not None or not _is_ours(objective):
@@ -178,7 +172,7 @@ class StackedBackend(Backend):
         more = feed.anchor is not None, given, shares is not None, feed.weight is not None
         key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, more
         static = self._static.pop(key, None)
-        recorded = static is not None and not self.draws.active
+        recorded = static is not None
         if static is None:
             left = KEPT_BYTES - new.nbytes
             for n, (old, kept) in enumerate(reversed([*self._static.items()]), 2):  # keep the most recently used
@@ -191,10 +185,10 @@ class StackedBackend(Backend):
             moves = None if shares is not None else self._moving(optimizer, objective)
 
             def slopes(
-                params: Sequence[Tensor], rest: Leaves, batch: Batch, randomness: own_randomness, whole: bool
+                params: Sequence[Tensor], rest: Leaves, batch: Batch, whole: bool
             ) -> tuple[Tensor, list[Tensor | None]]:
                 run = partial(moves, params) if whole and moves else partial(self._run, params, rest, objective)
-                return self._slopes(run, params, batch, objective, randomness, rows=True)
+                return self._slopes(run, params, batch, objective, rows=True)
 
             static = StaticSteps(slopes, *mine, count, feed, optimizer, together)
         self._static[key] = static
@@ -216,6 +210,10 @@ class StackedBackend(Backend):
         views = [view.detach() for view in self.spec.views(flat)]
         count = self.spec.num_named_parameters
         return [*views[:count], *map(own_copy, views[count:])]
+
+
+def _by_row(streams: list[Stream] | None, rows: Tensor | slice) -> randomness_by_row | None:
+    return None if streams is None else randomness_by_row(streams, torch.arange(len(streams))[rows].tolist())
 
 
 def _is_ours(objective: Objective) -> bool:

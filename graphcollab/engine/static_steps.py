@@ -17,8 +17,8 @@ from graphcollab.engine.backend import take_step
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.engine.samples import Batch, Feed, copied
 
-Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, Any, bool], tuple[Tensor, list[Tensor | None]]]
-"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, a batch and its generators.
+Slopes: TypeAlias = Callable[[Sequence[Tensor], list[Tensor], Batch, bool], tuple[Tensor, list[Tensor | None]]]
+"""Returns losses [r] and gradients, given parameters and buffers, [r, ...] each, and a batch.
 
 If no row is inactive, as the last argument states, it may take steps itself and returns no gradients for the updated
 parameters.
@@ -62,7 +62,6 @@ class StaticSteps:
         self.anchor: Tensor | None = None
         self.given: dict[str, Tensor] | None = None
         self.shares: list[Tensor] | None = None
-        self.randomness: Any = None
         self.recorded = False
         self._first = leaves[0].new_zeros(len(feed.index), dtype=torch.float64)  # for powers in full precision
         self._place = feed.index.new_zeros(1)
@@ -148,7 +147,7 @@ class StaticSteps:
         batch = Batch(copied(inputs, index), own_targets, weight, self.anchor, self.given)
         own = self.leaves[: self.count]
         params = [leaf.detach().requires_grad_() for leaf in own]
-        loss, grads = self.slopes(params, self.leaves[self.count :], batch, self.randomness, not kind.masked)
+        loss, grads = self.slopes(params, self.leaves[self.count :], batch, not kind.masked)
         with torch.no_grad():
             take_step(self.optimizer, own, grads, self.moments, self._first + self._place, self.shares)
             if kind.masked:

@@ -15,7 +15,6 @@ from graphcollab.engine.modules import embed_arguments
 from graphcollab.engine.objective import Objective
 from graphcollab.engine.optimizer import SGD, RowOptimizer
 from graphcollab.engine.plan import Plan
-from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.engine.stacked import make_chain, stacked_ops, stepping
 from graphcollab.engine.stacked_backend import Leaves, StackedBackend
@@ -64,9 +63,3 @@ class VmapBackend(StackedBackend):
             return None
         step = partial(stepping, chain, 1 - optimizer.lr * optimizer.weight_decay, optimizer.lr)
         return lambda params, inputs: step(dict(zip(self.spec.names, params, strict=True)), inputs)
-
-    def _drawn_from(self, seed: int, node_id: Tensor, round_: int) -> Sequence[own_randomness]:
-        return [self.key(seed, int(node_id[0]), round_)]
-
-    def _joined(self, streams: Sequence[own_randomness], rows: Tensor | slice) -> own_randomness:
-        return streams[0]

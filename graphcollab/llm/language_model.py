@@ -20,8 +20,8 @@ from graphcollab._base.errors import (
 from graphcollab._base.settings import checked
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.guards import unwritten
-from graphcollab.engine.keyed_checkpoint import keyed_checkpoint
 from graphcollab.engine.param_spec import shared_tensors
+from graphcollab.engine.randomness import recomputed
 from graphcollab.llm.base import kind_of, require_causal, require_padding
 from graphcollab.llm.token_loss import PADDING, require_tokens
 from graphcollab.train.fingerprint import weights_checksum
@@ -206,4 +206,4 @@ def _checkpoint_blocks(model: nn.Module) -> None:
         )
     for layer in blocks:
         layer.gradient_checkpointing = True  # type: ignore[assignment]
-        layer._gradient_checkpointing_func = keyed_checkpoint  # type: ignore[assignment]
+        layer._gradient_checkpointing_func = recomputed  # type: ignore[assignment]

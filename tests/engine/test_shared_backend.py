@@ -12,7 +12,6 @@ from torch.nn import functional as F
 from graphcollab.data.schedule import make_schedule
 from graphcollab.engine import SGD, AdamW, Engine, LocalSteps, Objective, Proximal, Rows, shared_backend as shared
 from graphcollab.engine.choice import check_plan, make_plan
-from graphcollab.engine.randomness import keyed_layers, randomness_by_row
 from graphcollab.engine.stack import ParamSpec
 from tests.raising import raises
 
@@ -260,29 +259,3 @@ def test_a_stored_plan_is_checked(make_engine):
     sample = torch.randn(5, 4), torch.randint(3, (5,))
     with raises("mismatch", "plan"):
         check_plan(plan, other, ParamSpec.from_module(other), sample, engine.objective)
-
-
-def test_rows_draw_what_they_would_draw_alone():
-    alone = []
-    for key in (3, 4):
-        with keyed_layers(key):
-            alone.append([F.dropout(torch.ones(2, 5), 0.4), F.dropout(torch.ones(2, 3), 0.4)])
-    with randomness_by_row([keyed_layers(3), keyed_layers(4)]) as drawn:
-        together = [F.dropout(torch.ones(4, 5), 0.4), F.dropout(torch.ones(4, 3), 0.4)]
-    assert drawn.draws == 2
-    for place, found in enumerate(together):
-        assert torch.equal(found, torch.cat([one[place] for one in alone]))
-
-
-OTHERS = {
-    "not dropout": (lambda: torch.rand(4), "aten.rand.default"),
-    "not by samples": (lambda: F.dropout(torch.ones(3, 5), 0.4), "aten.bernoulli_.float"),
-    "a number": (lambda: F.dropout(torch.tensor(1.0)), "aten.bernoulli_.float"),
-}
-
-
-@pytest.mark.parametrize(("draw", "operation"), OTHERS.values(), ids=OTHERS)
-def test_other_draws_are_refused(draw, operation):
-    rows = randomness_by_row([keyed_layers(3), keyed_layers(4)])
-    with rows, raises("unsupported", f"operation {operation}", kind=NotImplementedError):
-        draw()
