@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -50,6 +51,14 @@ TOLD = Field("edge_told", "per_edge", "weights of the edges, where everybody is 
 """The weights of all edges, if every process has to know all of them."""
 ALONE = Field("alone", "per_node", "mask: who also trains a model that hears nobody, to compare with", known_to="owner")
 """Mask of the nodes that also train a model alone."""
+
+
+def updated(data: Data, **fields: Any) -> Data:
+    """Return a shallow copy of the data with other fields; those it was given stay unchanged."""
+    out = copy.copy(data)
+    for name, value in fields.items():
+        setattr(out, name, value)
+    return out
 
 
 @dataclass(frozen=True)

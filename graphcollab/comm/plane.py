@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -13,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab._base.errors import StateError
+from graphcollab._base.piece import updated
 from graphcollab.comm.arrivals import Arrivals
 from graphcollab.comm.control_plane import ControlPlane
 from graphcollab.comm.transport import Halo, Transport
@@ -183,9 +183,7 @@ class Plane(ControlPlane):
             floats = floats[here] if isinstance(floats, Tensor) else floats
         sent = torch.zeros_like(data.bytes_sent)
         sent.index_add_(0, senders, torch.ones_like(senders, dtype=sent.dtype) * (BYTES_PER_FLOAT * floats))
-        data = copy.copy(data)
-        data.bytes_sent = data.bytes_sent + sent
-        return data
+        return updated(data, bytes_sent=data.bytes_sent + sent)
 
 
 def _mixed(

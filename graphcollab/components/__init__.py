@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab._base.piece import Field as Field, Piece as Piece
+    from graphcollab._base.piece import Field as Field, Piece as Piece, updated as updated
     from graphcollab._base.settings import Buffers as Buffers, Count as Count, Positive as Positive, Real as Real
     from graphcollab.components.env import Env as Env, Isolate as Isolate, Participation as Participation
     from graphcollab.components.exchange.exchange import (

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
+from graphcollab._base.piece import updated
 from graphcollab.components.env import Env
 
 
@@ -26,9 +25,7 @@ def apply_participation(data: Data, env: Env) -> Data:
     if env.participation is None:
         return data
     there, in_time = env.participation.at_work(data, env)
-    data = copy.copy(data)
-    data.trains, data.serves = data.trains & there, data.serves & in_time
-    return data
+    return updated(data, trains=data.trains & there, serves=data.serves & in_time)
 
 
 def restore_participation(data: Data, before: Data, began: Data, env: Env) -> Data:
@@ -39,11 +36,8 @@ def restore_participation(data: Data, before: Data, began: Data, env: Env) -> Da
     """
     if env.participation is None:
         return data
-    data = copy.copy(data)
-    for name in ("trains", "serves"):
-        data[name] = before[name] & (data[name] | ~began[name]) & ~data.isolated
-    data.present = env.participation.members(data, data.round + 1)
-    return data
+    trains, serves = (before[name] & (data[name] | ~began[name]) & ~data.isolated for name in ("trains", "serves"))
+    return updated(data, trains=trains, serves=serves, present=env.participation.members(data, data.round + 1))
 
 
 def edges_in_use(data: Data) -> Tensor | None:
@@ -79,9 +73,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
         sent = torch.zeros_like(data.messages_sent).index_add_(0, sender, used.long())
     else:
         sent = env.plane.zero_remote(2 * at_server.long())
-    data = copy.copy(data)
-    data.messages_sent = data.messages_sent + sent
-    return data
+    return updated(data, messages_sent=data.messages_sent + sent)
 
 
 def has_neighbors(data: Data) -> Tensor:

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphcollab._base.checks import issue
 from graphcollab._base.device import beside, pick
 from graphcollab._base.naming import setting
+from graphcollab._base.piece import updated
 from graphcollab.components.env import Env, Isolate
 from graphcollab.components.slots import Local
 from graphcollab.engine import NonFiniteLossError, Rows
@@ -30,8 +31,7 @@ def screen(data: Data, local: Local, env: Env) -> Data:
     tried = copy.copy(local.init(copy.copy(data), env))
     tried.x_start, tried.trains = tried.x, data.trains & data.present
     tried, why = find_diverged(local.alone(tried, env), env, serves_start=True, held=_trained_models(local))
-    data = copy.copy(data)
-    data.good = data.get("good", {})
+    data = updated(data, good=data.get("good", {}))
     return isolate(data, why) if why else data
 
 
@@ -40,8 +40,7 @@ def sift(data: Data, local: Local, env: Env) -> Data:
     if not local.crosses or not env.isolate:
         return data
     tried, why = find_diverged(local.alone(data, env), env, serves_start=True, held=_trained_models(local))
-    data = copy.copy(data)
-    data.good, data.loss_bound = tried.good, tried.loss_bound  # nodes are examined again after the local update
+    data = updated(data, good=tried.good, loss_bound=tried.loss_bound)  # examined again after the local update
     return isolate(data, why) if why else data
 
 
@@ -93,8 +92,7 @@ def without_refused(data: Data, env: Env) -> Data:
             f"without such values by {setting(on_nonfinite='isolate')}",
         )
     if refused:
-        data = copy.copy(data)
-        data.refused = _mask(data, torch.tensor(sorted(refused)))
+        data = updated(data, refused=_mask(data, torch.tensor(sorted(refused))))
     return data
 
 
@@ -116,9 +114,7 @@ def unless_ruined(data: Data, env: Env, splits: Sequence[str]) -> Data:
         f"{env.engine.tasks.names[int(ruined[0])]} keeps its own model in round {data.round}: mixed with what others "
         "sent, its loss is not finite or above the bound",
     )
-    data = copy.copy(data)
-    data.x = data.x.where(_mask(data, ruined), data.x_local)
-    return data
+    return updated(data, x=data.x.where(_mask(data, ruined), data.x_local))
 
 
 def cure(env: Env) -> str:
@@ -171,8 +167,7 @@ def find_diverged(
     """
     factor = env.isolate.factor if isinstance(env.isolate, Isolate) else Isolate().factor
     held = [name for name in held if isinstance(data.get(name), Stacks)]  # the others are optimizer states
-    data = copy.copy(data)
-    data.raised = data.get("raised", torch.zeros_like(data.node_id))
+    data = updated(data, raised=data.get("raised", torch.zeros_like(data.node_id)))
     if "loss_bound" not in data:
         data.loss_bound = initial_bounds(data, env, factor)
     known = data.get("good", {})

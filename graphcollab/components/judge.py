@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 from dataclasses import dataclass
 from typing import ClassVar
@@ -15,6 +14,7 @@ from torch_geometric.data import Data
 from graphcollab._base.checks import issue
 from graphcollab._base.errors import ContractError, MissingError, UnsupportedError
 from graphcollab._base.keyed import keyed_seed
+from graphcollab._base.piece import updated
 from graphcollab.components.env import Env
 from graphcollab.components.local.fit import Fit
 from graphcollab.components.local.prototypes import embed_sample
@@ -50,8 +50,7 @@ class FineTuned(Judge):
     def __call__(self, data: Data, env: Env) -> Stacks:
         """Return fine-tuned models; with ``isolate`` a node whose loss is not finite keeps its own, with a warning."""
         models = super().__call__(data, env)
-        start = copy.copy(data)
-        start.trains, start.x, start.x_start = ~data.isolated, models, models
+        start = updated(data, trains=~data.isolated, x=models, x_start=models)
         tuned = self.local(start, env._replace(seed=keyed_seed(_TUNE_STREAM, env.seed)))
         bad = tuned.bad_step >= 0
         if not bool(bad.any()):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -10,7 +9,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.metrics.scores import score_rows
@@ -46,31 +45,31 @@ class EarlyStopping(Stop):
 
     def init(self, data: Data, env: Env) -> Data:
         """In a later phase, nodes that have stopped stay stopped."""
-        data = copy.copy(data)
         if "best_x" not in data:
-            data.best_x = data.best_start = data.x  # inputs of the best update stay comparable when its node rests
-            data.best_loss = torch.full_like(data.bytes_sent, torch.inf, dtype=torch.float64)
-            data.stale = torch.zeros_like(data.node_id)
-            data.stopped = torch.zeros_like(data.isolated)
-        data.trains = data.trains & ~data.stopped
-        return data
+            data = updated(
+                data,
+                best_x=data.x,
+                best_start=data.x,  # inputs of the best update stay comparable when its node rests
+                best_loss=torch.full_like(data.bytes_sent, torch.inf, dtype=torch.float64),
+                stale=torch.zeros_like(data.node_id),
+                stopped=torch.zeros_like(data.isolated),
+            )
+        return updated(data, trains=data.trains & ~data.stopped)
 
     def before(self, data: Data, env: Env) -> Data:
         loss = self._validate(data, env)
         data, better = self._keep_best(data, loss)
         counts = data.trains & ~loss.isnan()  # rounds at rest and undefined losses do not count
-        data.stale = torch.where(better, 0, data.stale + counts)
-        return data
+        return updated(data, stale=torch.where(better, 0, data.stale + counts))
 
     def after(self, data: Data, env: Env) -> Data:
         data, better = self._keep_best(data, self._validate(data, env))
-        data.stale = data.stale.masked_fill(better, 0)
+        data = updated(data, stale=data.stale.masked_fill(better, 0))
         stops = env.plane.publish(data.trains & (data.stale >= self.patience))
-        if bool(stops.any()):
-            data.x = data.x.where(stops, data.best_x)
-            data.stopped = data.stopped | stops
-            data.trains = data.trains & ~stops
-        return data
+        if not bool(stops.any()):
+            return data
+        x = data.x.where(stops, data.best_x)
+        return updated(data, x=x, stopped=data.stopped | stops, trains=data.trains & ~stops)
 
     def _validate(self, data: Data, env: Env) -> Tensor:
         """Return validation losses of own nodes that train, [K], NaN elsewhere; infinite if a model has diverged."""
@@ -82,10 +81,12 @@ class EarlyStopping(Stop):
 
     def _keep_best(self, data: Data, loss: Tensor) -> tuple[Data, Tensor]:
         """Return the data, and which nodes' models are better than all before, [K]."""
-        data = copy.copy(data)
         better = data.trains & (loss < data.best_loss)
         if bool(better.any()):
-            data.best_loss = torch.where(better, loss, data.best_loss)
-            data.best_x = data.best_x.where(better, data.x)
-            data.best_start = data.best_start.where(better, data.x_start)
+            data = updated(
+                data,
+                best_loss=torch.where(better, loss, data.best_loss),
+                best_x=data.best_x.where(better, data.x),
+                best_start=data.best_start.where(better, data.x_start),
+            )
         return data, better

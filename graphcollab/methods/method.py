@@ -25,7 +25,7 @@ from graphcollab._base.errors import (
     UnknownError,
     UnsupportedError,
 )
-from graphcollab._base.piece import Field, Piece
+from graphcollab._base.piece import Field, Piece, updated
 from graphcollab._base.settings import check_settings
 from graphcollab.comm.relation import Relation
 from graphcollab.components import (
@@ -337,8 +337,7 @@ class Method(Playable):
     def _learn(self, data: Data, env: Env) -> Data:
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
         losses = env.plane.from_local(losses, data.num_nodes)
-        data = copy.copy(settle_validation(data, losses, env))
-        data.val_loss = losses
+        data = updated(settle_validation(data, losses, env), val_loss=losses)
         cotangent = cotangent.masked_fill_(beside(env.plane.local_values(data.isolated)[:, None], cotangent), 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))
 

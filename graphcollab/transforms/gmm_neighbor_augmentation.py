@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
@@ -11,6 +9,7 @@ from torch_geometric.data.datapipes import functional_transform
 from torch_geometric.utils import scatter
 
 from graphcollab._base.errors import MissingError, NotFiniteError, ShapeError
+from graphcollab._base.piece import updated
 from graphcollab._base.settings import Count
 from graphcollab.transforms._edges import (
     Transform,
@@ -98,8 +97,7 @@ class GMMNeighborAugmentation(Transform):
         judged = judged[score[judged].argsort(stable=True)]
         bag = member.clone()
         bag[judged] = _sort_out(score[judged], receiver[judged], member[judged], node_count(data), self.max_iter)
-        out = copy.copy(data)
-        out.edge_member = bag
+        out = updated(data, edge_member=bag)
         return sort_edges(select_edges(out, bag | (sender == receiver)) if self.drop else out)
 
 

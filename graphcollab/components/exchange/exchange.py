@@ -15,7 +15,7 @@ from torch_geometric.utils import scatter
 from graphcollab._base.checks import issue
 from graphcollab._base.device import beside
 from graphcollab._base.errors import DuplicateError
-from graphcollab._base.piece import TOLD, Field, Readers
+from graphcollab._base.piece import TOLD, Field, Readers, updated
 from graphcollab._base.settings import Buffers, NonNegative, Positive
 from graphcollab.components.env import Env
 from graphcollab.components.exchange.route import AlongEdges, Route, Sent, Ways
@@ -130,9 +130,7 @@ class Exchange(Exchanger):
             mixed = total if ways.home is None else _with_base(env, ways, one, ways.gather(env, total))
             new = new.with_part(part, ways.unless_kept(env, mixed, before.part(part)))
             width += total.shape[1]
-        data = copy.copy(self.route.charge(data, env, ways, width))
-        data.x, data.x_local = new, before
-        return self.settle(data, env)
+        return self.settle(updated(self.route.charge(data, env, ways, width), x=new, x_local=before), env)
 
     def settle(self, data: Data, env: Env) -> Data:
         """Return the data with the final models, ``x``; a hook for exchanges that also need ``x_local``."""
@@ -150,15 +148,13 @@ class Exchange(Exchanger):
         r""":math:`\langle \partial L_i / \partial x_i, m_j \rangle`, in the round of the exchange only."""
         if not isinstance(self.route, AlongEdges):
             return super().weight_gradient(data, env, cotangent)
-        sent = copy.copy(data)
-        sent.x = data.x_local
+        sent = updated(data, x=data.x_local)
         gradient = env.plane.products(cotangent, term(sent, env, self.message, self.part), data.edge_index)
         if self.against is not None:
             own = (cotangent * term(sent, env, self.against, self.part)).sum(1).cpu()
             gradient = gradient - env.plane.from_local(own, data.num_nodes)[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
-        given = copy.copy(data)
-        given.edge_weight = data.edge_weight.detach().requires_grad_()
+        given = updated(data, edge_weight=data.edge_weight.detach().requires_grad_())
         with torch.enable_grad():
             share, _ = self.route.shares(given, self.against is not None)
             if share is given.edge_weight:
@@ -280,14 +276,13 @@ class ShrinkIntercepts(Exchange):
     taken: LocalSteps = field(default_factory=LocalSteps)
 
     def settle(self, data: Data, env: Env) -> Data:
-        data, trained = copy.copy(data), data.trains & data.serves
+        trained = data.trains & data.serves
         sizes = env.engine.tasks.sizes("train")
         steps = local_steps(sizes, self.taken.batch_size, self.taken.epochs, self.taken.steps)
         pull = self.taken.optimizer.lr * self.shrink * steps * trained / sizes.clamp(min=1)  # [K]
         own, mean = data.x_local.part("intercept"), data.x.part("intercept")
         kept = beside(env.plane.local_values(1 / (1 + pull))[:, None].to(own.dtype), own)
-        data.x = data.x.with_part("intercept", torch.lerp(mean, own, kept))
-        return data
+        return updated(data, x=data.x.with_part("intercept", torch.lerp(mean, own, kept)))
 
 
 def _with_base(env: Env, ways: Ways, sent: Sent, mixed: Tensor) -> Tensor:

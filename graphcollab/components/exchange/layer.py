@@ -15,7 +15,7 @@ from torch_geometric.data import Data
 
 from graphcollab._base.device import beside
 from graphcollab._base.errors import ContractError, InvalidTypeError, UnsupportedError
-from graphcollab._base.piece import Readers
+from graphcollab._base.piece import Readers, updated
 from graphcollab.components.env import Env
 from graphcollab.components.exchange.exchange import term
 from graphcollab.components.exchange.route import AlongEdges
@@ -131,18 +131,15 @@ class Layer(Exchanger):
         mixed = self._mixed(data, env, ways.weight)
         before = data.x
         new = ways.unless_kept(env, mixed, before.part(self.part))
-        data = copy.copy(_ROUTE.charge(data, env, ways, mixed.shape[1]))
-        data.x, data.x_local = before.with_part(self.part, new), before
-        return data
+        data = _ROUTE.charge(data, env, ways, mixed.shape[1])
+        return updated(data, x=before.with_part(self.part, new), x_local=before)
 
     def shares(self, data: Data) -> Tensor:
         return _ROUTE.shares(data)[0]
 
     def weight_gradient(self, data: Data, env: Env, cotangent: Tensor) -> Tensor:
         """Computed by autograd; only valid in the round of the exchange."""
-        sent = copy.copy(data)
-        sent.x = data.x_local
-        sent.edge_weight = data.edge_weight.detach().requires_grad_()
+        sent = updated(data, x=data.x_local, edge_weight=data.edge_weight.detach().requires_grad_())
         with torch.enable_grad():
             mixed = self._mixed(sent, env, _ROUTE.shares(sent)[0])
             (gradient,) = torch.autograd.grad(mixed, sent.edge_weight, cotangent)

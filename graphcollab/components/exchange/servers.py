@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from torch_geometric.utils import scatter
 from graphcollab._base.device import beside
 from graphcollab._base.errors import MissingError
 from graphcollab._base.keyed import keyed_bits
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Incomplete
 from graphcollab.comm.relation import Relation
 from graphcollab.components.allowed import components, server_groups, without_the_alone
@@ -35,9 +34,7 @@ def connect_servers(data: Data, env: Env, place: Tensor, count: int | None = Non
     node = (place >= 0).nonzero().flatten()
     samples = env.engine.tasks.sizes("train").to(data.x.dtype)[node]
     count = max(int(place.max()) + 1, 1) if count is None else count
-    data = copy.copy(data)
-    data.server = Relation(torch.stack([node, place[node]]), samples, (data.num_nodes, count))
-    return data
+    return updated(data, server=Relation(torch.stack([node, place[node]]), samples, (data.num_nodes, count)))
 
 
 def places(server: Relation) -> Tensor:
@@ -199,9 +196,7 @@ class ThroughCenters(Served):
         for part, mean in sums.items():
             step = share if self.divide == "all" and part != "buffers" else heard
             centers[part] = torch.lerp(data.centers[part], mean, beside(step[:, None], mean))
-        data = copy.copy(data)
-        data.centers = centers
-        return data, centers
+        return updated(data, centers=centers), centers
 
     def comes_down(self, data: Data) -> int:
         """A node tries every center before it chooses."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, cast
@@ -12,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab._base.device import beside, pick
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab.components.env import Env
 from graphcollab.components.exchange.route import AlongEdges, Sent, Ways
 from graphcollab.components.exchange.servers import ThroughServer, places
@@ -86,10 +85,9 @@ class Receive(Exchanger):
 
     def init(self, data: Data, env: Env) -> Data:
         """Receive the models at the start of the phase."""
-        data = copy.copy(data)
         own = data.x.part(self.part)
-        data.received = torch.zeros_like(own, memory_format=torch.contiguous_format)
-        data.own_share = torch.ones(data.num_nodes, dtype=own.dtype)
+        nothing = torch.zeros_like(own, memory_format=torch.contiguous_format)
+        data = updated(data, received=nothing, own_share=torch.ones(data.num_nodes, dtype=own.dtype))
         return self._receive(data, env)[0]
 
     def hears(self, data: Data, env: Env) -> list[Tensor]:
@@ -108,9 +106,11 @@ class Receive(Exchanger):
         ways = _NEIGHBORS.ways(data)
         ways = ways._replace(weight=ways.weight.to(sent.dtype))
         given = torch.zeros_like(data.own_share).index_add_(0, ways.edge_index[1], ways.weight)
-        data = copy.copy(data)
-        data.received = ways.unless_kept(env, ways.sums(env, [Sent(sent)])[0], data.received)
-        data.own_share = 1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given)
+        data = updated(
+            data,
+            received=ways.unless_kept(env, ways.sums(env, [Sent(sent)])[0], data.received),
+            own_share=1 - given if ways.keeps is None else torch.where(ways.keeps, data.own_share, 1 - given),
+        )
         return data, ways
 
 
@@ -184,9 +184,8 @@ class PrototypeAverage(Exchanger):
             prototypes = torch.where(news[..., None], average[place], data.prototypes)
             known = data.prototype_known | news
         floats = (average.shape[2] * (sent + pick(known, data.x.place(nodes)).sum(1))).cpu()
-        data = copy.copy(env.plane.charge(data, nodes, floats, at=nodes))
-        data.prototypes, data.prototype_known = prototypes, known
-        return data
+        data = env.plane.charge(data, nodes, floats, at=nodes)
+        return updated(data, prototypes=prototypes, prototype_known=known)
 
 
 def class_means(data: Data, env: Env, nodes: Tensor, classes: int, width: int) -> tuple[Tensor, Tensor]:

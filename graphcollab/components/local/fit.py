@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab._base.device import beside, pick
 from graphcollab._base.errors import MissingError, UnsupportedError
-from graphcollab._base.piece import ALONE, Field
+from graphcollab._base.piece import ALONE, Field, updated
 from graphcollab._base.settings import NonNegative
 from graphcollab.components.env import Env
 from graphcollab.components.local.check_fit import check_batches, check_judging, check_objective, check_views
@@ -97,18 +97,15 @@ class Fit(LocalSteps, Local):
         check_judging(data, env)
         if self.views is not None:
             check_views(self.views, env)
-        if not self.keep_state:
+        kept = "fit_state" in data and set(data.fit_state) == {*self.optimizer.slots}  # by an earlier phase
+        if kept or not self.keep_state:
             return data
-        data = copy.copy(data)
-        if "fit_state" not in data or set(data.fit_state) != set(self.optimizer.slots):  # none of an earlier phase
-            data.fit_step = torch.zeros_like(data.node_id)
-            data.fit_state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
-        return data
+        state = {slot: data.x.map(torch.zeros_like) for slot in self.optimizer.slots}
+        return updated(data, fit_step=torch.zeros_like(data.node_id), fit_state=state)
 
     def __call__(self, data: Data, env: Env) -> Data:
         nodes = env.plane.local(data.trains.nonzero().flatten())
-        data = copy.copy(data)
-        data.bad_step = torch.full_like(data.node_id, -1)
+        data = updated(data, bad_step=torch.full_like(data.node_id, -1))
         if len(nodes):
             data = self._fit(data, env, nodes)
         elif not env.plane.alone:
@@ -280,11 +277,11 @@ class FitWithReference(Local):
 
     def init(self, data: Data, env: Env) -> Data:
         """References take over the optimizer state that an earlier phase has left."""
-        data = copy.copy(self.fit.init(data, env))
-        data.x_alone, data.alone = data.x, ~data.isolated
-        if self.fit.keep_state:
-            data.alone_state, data.alone_step = dict(data.fit_state), data.fit_step
-        return data
+        data = self.fit.init(data, env)
+        data = updated(data, x_alone=data.x, alone=~data.isolated)
+        if not self.fit.keep_state:
+            return data
+        return updated(data, alone_state=dict(data.fit_state), alone_step=data.fit_step)
 
     def __call__(self, data: Data, env: Env) -> Data:
         trained, own = self.fit(data, env), copy.copy(data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab._base.errors import MismatchError, MissingError, ShapeError
-from graphcollab._base.piece import Field
+from graphcollab._base.piece import Field, updated
 from graphcollab._base.settings import NonNegative
 from graphcollab._base.typing import Embedded
 from graphcollab.components.env import Env
@@ -52,10 +51,11 @@ def with_prototypes(data: Data, env: Env) -> Data:
     shape = (data.x.num_nodes, *sizes[0])
     if "prototypes" in data and data.prototypes.shape == shape:
         return data
-    data = copy.copy(data)
-    data.prototypes = torch.zeros(1, *sizes[0], dtype=data.x.dtype, device=data.x.device).expand(shape)
-    data.prototype_known = torch.zeros(1, sizes[0][0], dtype=torch.bool, device=data.x.device).expand(shape[:2])
-    return data
+    return updated(
+        data,
+        prototypes=torch.zeros(1, *sizes[0], dtype=data.x.dtype, device=data.x.device).expand(shape),
+        prototype_known=torch.zeros(1, sizes[0][0], dtype=torch.bool, device=data.x.device).expand(shape[:2]),
+    )
 
 
 def embed_sample(data: Data, env: Env) -> list[Embedded]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -13,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab._base.errors import MissingError
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Positive, Share
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
@@ -77,8 +76,7 @@ class AdaptivePeers(PeerSampler):
 
     def prepare(self, data: Data, env: Env) -> Data:
         if "memory" not in data:
-            data = copy.copy(data)
-            data.memory = nothing_known(data, 2)
+            data = updated(data, memory=nothing_known(data, 2))
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
@@ -93,12 +91,10 @@ class AdaptivePeers(PeerSampler):
             entries = torch.bincount(told.edge_index[1], minlength=data.num_nodes)
             sender, receiver = met.edge_index
             data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
-        data = copy.copy(data)
         now = data.round + 1
         known = update_memory(data.memory, told, met.edge_index, met.values, rank, self.two_step, self.limit, now)
         here = env.plane.is_local(known.edge_index[1])
-        data.memory = known if bool(here.all()) else known.select(here)
-        return data
+        return updated(data, memory=known if bool(here.all()) else known.select(here))
 
     def temperature(self, elapsed: int) -> float:
         """Return τ after ``elapsed`` rounds."""

@@ -19,7 +19,7 @@ from graphcollab._base.checks import issue
 from graphcollab._base.device import beside, pick
 from graphcollab._base.errors import ConflictError, DuplicateError, NotFiniteError, RangeError, ShapeError, TooManyError
 from graphcollab._base.keyed import keyed_bits, keyed_order
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Buffers, Count, Incomplete, Natural, Share
 from graphcollab.components.allowed import server_groups
 from graphcollab.components.env import Env
@@ -126,9 +126,9 @@ class ChooseCenter(Rewiring):
         wanted = {name: (many, data.x.part(name).shape[1]) for name in parts}
         known = {name: tuple(rows.shape) for name, rows in data.get("centers", {}).items()}
         centers = data.centers if self.centers is None and known == wanted else self._begin(data, env, group)
-        data = copy.copy(data)
-        data.center_count = self.clusters
-        data.unused = {"rounds": torch.zeros(many, dtype=torch.int64), "said": False}
+        data = updated(
+            data, center_count=self.clusters, unused={"rounds": torch.zeros(many, dtype=torch.int64), "said": False}
+        )
         return self._choose(data, env, centers, group, data.round)
 
     def __call__(self, data: Data, env: Env) -> Data:
@@ -222,9 +222,7 @@ class ChooseCenter(Rewiring):
                 "one center. A center that nobody chooses is never trained: start from others (another seed, "
                 f"redraws=20, or centers=...), or ask for clusters={used}",
             )
-        data = copy.copy(data)
-        data.unused = {"rounds": rounds.flatten(), "said": said}
-        return data
+        return updated(data, unused={"rounds": rounds.flatten(), "said": said})
 
 
 def _check_centers(centers: Tensor, clusters: int) -> None:

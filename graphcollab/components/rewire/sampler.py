@@ -13,7 +13,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab._base.errors import MissingError, TooFewError
 from graphcollab._base.keyed import keyed_uniform
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Fraction, NonNegative
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
@@ -158,16 +158,13 @@ class GreedyPeers(PeerSampler):
 
     def prepare(self, data: Data, env: Env) -> Data:
         if "affinity" not in data:
-            data = copy.copy(data)
-            data.affinity = nothing_known(data)
+            data = updated(data, affinity=nothing_known(data))
         return data
 
     def digest(self, data: Data, env: Env) -> Data:
         if "edge_gain" not in data:
             raise MissingError("weigh", "GreedyPeers needs gains, and the weigher measures none: use FirstOrderGain()")
-        data = copy.copy(data)
-        data.affinity = update_affinity(data.affinity, data.edge_index, data.edge_gain)
-        return data
+        return updated(data, affinity=update_affinity(data.affinity, data.edge_index, data.edge_gain))
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         elapsed, many = max(round_ - data.phase_start, 0), data.num_nodes

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass
 from typing import ClassVar
@@ -12,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from graphcollab._base.keyed import keyed_order
-from graphcollab._base.piece import TOLD, Field, Readers
+from graphcollab._base.piece import TOLD, Field, Readers, updated
 from graphcollab._base.settings import Natural, Share
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Rewiring
@@ -42,8 +41,8 @@ class ApplyTransform(Rewiring):
     def __call__(self, data: Data, env: Env) -> Data:
         if self.at is not None and data.round - data.phase_start != self.at:
             return data
-        data = copy.copy(data)
-        data.edge_told = data.edge_weight = env.plane.broadcast(data.edge_weight, data.edge_index[1])
+        told = env.plane.broadcast(data.edge_weight, data.edge_index[1])
+        data = updated(data, edge_told=told, edge_weight=told)
         if env.plane.complete:
             transformed: Data = self.transform(data)
             return transformed
@@ -72,9 +71,8 @@ class SampleNodes(Rewiring):
         there = data.present & ~data.isolated
         count = max(math.floor(self.fraction * int(there.sum()) + 0.5), 1)
         order = keyed_order(env.seed, _SAMPLE_STREAM, data.node_id, round_)
-        data = copy.copy(data)
-        data.trains = data.serves = torch.zeros_like(there).index_fill_(0, order[there[order]][:count], True)
-        return data
+        drawn = torch.zeros_like(there).index_fill_(0, order[there[order]][:count], True)
+        return updated(data, trains=drawn, serves=drawn)
 
 
 def sample_nodes(fraction: float) -> Rewiring:

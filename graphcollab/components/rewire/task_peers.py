@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch_geometric.data import Data
 
 from graphcollab._base.errors import ConflictError, InvalidValueError, TooFewError, TooManyError
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Positive, Real, Seed
 from graphcollab.components.allowed import components, require_both_ways, without_the_alone
 from graphcollab.components.env import Env
@@ -110,8 +110,7 @@ class TaskPeers(Rewiring):
         many = int((data.present & ~data.isolated).sum())
         if self.groups is not None and self.groups > many:
             raise TooManyError("groups", f"groups={self.groups} were asked for, but there are only {many} nodes")
-        data = copy.copy(data)
-        data.coded = torch.zeros_like(data.isolated)
+        data = updated(data, coded=torch.zeros_like(data.isolated))
         return self._connect(self.also.init(data, env), env, data.present)
 
     def __call__(self, data: Data, env: Env) -> Data:

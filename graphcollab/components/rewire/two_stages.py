@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab._base.errors import StateError
-from graphcollab._base.piece import Field
+from graphcollab._base.piece import Field, updated
 from graphcollab._base.settings import Count
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
@@ -33,17 +32,17 @@ class CountChosen(PeerSampler):
     )
 
     def prepare(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        data.chosen = nothing_known(data, dtype=torch.int64)
-        data.chosen_rounds = torch.zeros_like(data.node_id)
-        return data
+        return updated(
+            data, chosen=nothing_known(data, dtype=torch.int64), chosen_rounds=torch.zeros_like(data.node_id)
+        )
 
     def digest(self, data: Data, env: Env) -> Data:
         edges = data.edge_index[:, chosen_edges(data, env)]
-        data = copy.copy(data)
-        data.chosen = add_up(data.chosen, edges, torch.ones_like(edges[0]))
-        data.chosen_rounds = data.chosen_rounds + (torch.bincount(edges[1], minlength=data.num_nodes) > 0)
-        return data
+        return updated(
+            data,
+            chosen=add_up(data.chosen, edges, torch.ones_like(edges[0])),
+            chosen_rounds=data.chosen_rounds + (torch.bincount(edges[1], minlength=data.num_nodes) > 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -66,7 +65,6 @@ class FrequentPeers(PeerSampler):
     chosen: Count = 2
 
     def prepare(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
         if "chosen" not in data:
             raise StateError(
                 "prepare", "FrequentPeers needs the counts of a first phase with CountChosen: see the method pens"
@@ -76,8 +74,7 @@ class FrequentPeers(PeerSampler):
         peers = self.candidates(data, env).peers
         expected = data.chosen_rounds * self.chosen / peers.clamp(min=1)  # [K]: expected count by chance
         often = (counts.values > expected[receiver]) | (peers <= self.chosen)[receiver]
-        data.neighbors = counts.select(often)
-        return data
+        return updated(data, neighbors=counts.select(often))
 
     def propose(self, data: Data, env: Env, round_: int) -> Data:
         known = data.neighbors.edge_index
@@ -169,9 +166,7 @@ class NeighborBag(PeerSampler):
         return self.draw(data, env, round_, self.listens, edge_index, 1.0, 0.0, turn)[0]
 
     def _with_bag(self, data: Data, edge_index: Tensor) -> Data:
-        data = copy.copy(data)
-        data.bag = Relation(edge_index, torch.ones_like(edge_index[0]), (data.num_nodes, data.num_nodes))
-        return data
+        return updated(data, bag=Relation(edge_index, torch.ones_like(edge_index[0]), (data.num_nodes, data.num_nodes)))
 
 
 def _with_new(sampler: PeerSampler, data: Data, env: Env, round_: int, old: Tensor, apart: Tensor) -> Data:

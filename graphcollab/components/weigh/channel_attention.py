@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from torch_geometric.data import Data
 
 from graphcollab._base.device import beside, copies
 from graphcollab._base.errors import ConflictError, DisconnectedError, MismatchError, MissingError
-from graphcollab._base.piece import ALONE, Field, Origin, Readers
+from graphcollab._base.piece import ALONE, Field, Origin, Readers, updated
 from graphcollab._base.settings import Count
 from graphcollab.comm.transport import Halo
 from graphcollab.components.allowed import components, require_both_ways, without_the_alone
@@ -160,8 +159,7 @@ class ChannelAttention(Weigher):
             raise DisconnectedError(
                 "graph", "a share goes to the own model: give every node an edge to itself, prepare=WithSelfLoops()"
             )
-        data = copy.copy(data)
-        data.mixer = mixer.to(data.x.device, data.x.dtype)
+        data = updated(data, mixer=mixer.to(data.x.device, data.x.dtype))
         if self.learns:
             require_both_ways(data, env, "nodes train encoders together with those they hear", by_path=True)
             data.mixer = data.mixer.for_groups(without_the_alone(components(data)))
@@ -206,8 +204,7 @@ class ChannelAttention(Weigher):
         return weigh
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
-        before = copy.copy(data)
-        before.x = data.x_local
+        before = updated(data, x=data.x_local)
         names, params = list(data.mixer.tensors), copies([*data.mixer.tensors.values()])
         halo, encoding = self._encoding(data.mixer, before, env)
         code, gradients = encoding.with_gradients()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
 
@@ -13,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab._base.errors import ContractError
-from graphcollab._base.piece import Field, Origin, Readers
+from graphcollab._base.piece import Field, Origin, Readers, updated
 from graphcollab._base.settings import Count, Fraction, NonNegative, Positive, Real
 from graphcollab.components.allowed import parts_apart
 from graphcollab.components.at_work import crossing_edges, has_neighbors, serving
@@ -184,15 +183,12 @@ class ClassifierSimilarity(Weigher):
     def init(self, data: Data, env: Env) -> Data:
         """Give a node and its neighbors equal weights, unless an earlier phase has learned weights."""
         check_head(data, self.head)
-        data = copy.copy(data)
         sender, receiver = data.edge_index
-        if "edge_share" not in data:
-            data.edge_share = Uniform().weights(data, env)
+        share = data.edge_share if "edge_share" in data else Uniform().weights(data, env)
         samples = env.engine.tasks.sizes("train").double()
         samples = samples if self.confidence else torch.ones_like(samples)
-        data.edge_confidence = shares(samples[sender], receiver, data.num_nodes)
-        data.edge_weight = data.edge_share
-        return data
+        confidence = shares(samples[sender], receiver, data.num_nodes)
+        return updated(data, edge_share=share, edge_weight=share, edge_confidence=confidence)
 
     def __call__(self, data: Data, env: Env) -> Data:
         sender, receiver = data.edge_index
@@ -211,8 +207,8 @@ class ClassifierSimilarity(Weigher):
             moved = (weight - self.lr * step - kept)[moving]
             moved = project_simplex(moved, receiver[moving], data.num_nodes, rest) + kept[moving]
             weight = weight.index_copy(0, moving, moved)
-        data = copy.copy(data)
-        data.edge_weight = data.edge_share = weight.to(data.edge_share.dtype)
+        weight = weight.to(data.edge_share.dtype)
+        data = updated(data, edge_weight=weight, edge_share=weight)
         return env.plane.charge(data, sender[there & ~loop], data.x.part(self.head).shape[1])
 
     def gradient(self, weight: Tensor, cost: Tensor, edge_index: Tensor, num_nodes: int) -> Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +14,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab._base.device import beside
 from graphcollab._base.keyed import keyed_uniform
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Buffers, Count
 from graphcollab.comm.transport import Halo
 from graphcollab.components.env import Env
@@ -74,10 +73,7 @@ class DoubleGreedy(AllPeers):
     buffers: Buffers = "keep"
 
     def init(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        data.edge_pool = data.edge_index[0] != data.edge_index[1]
-        data.pooled = torch.zeros_like(data.isolated)
-        return data
+        return updated(data, edge_pool=data.edge_index[0] != data.edge_index[1], pooled=torch.zeros_like(data.isolated))
 
     def rests(self, data: Data) -> bool:
         return self.budget > 1 and (data.round - data.phase_start + 1) % self.every > 0
@@ -89,10 +85,8 @@ class DoubleGreedy(AllPeers):
 
     def __call__(self, data: Data, env: Env) -> Data:
         candidates = self.looks_at(data)
-        data = copy.copy(data)
         if candidates is None:
-            data.edge_chosen = torch.zeros_like(data.edge_chosen)
-            return data
+            return updated(data, edge_chosen=torch.zeros_like(data.edge_chosen))
         sender, receiver = data.edge_index
         keys = data.node_id[receiver], data.node_id[sender], data.round
         order, uniform = (keyed_uniform(env.seed, stream, *keys) for stream in (_ORDER_STREAM, _ADD_STREAM))

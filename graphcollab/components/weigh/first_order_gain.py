@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -12,7 +11,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import scatter
 
 from graphcollab._base.device import beside
-from graphcollab._base.piece import Field, Readers
+from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Buffers
 from graphcollab.comm.relation import Relation
 from graphcollab.components.allowed import parts_apart
@@ -73,10 +72,12 @@ class FirstOrderGain(Weigher):
         gain[measured] = self.gains(data, env, data.edge_index[:, measured])
         measured = measured & env.plane.is_local(receiver)
         crossing = measured & (sender != receiver)
-        data = copy.copy(data)
-        data.edge_gain = gain
-        data.scores = Relation(data.edge_index[:, crossing], gain[crossing], (data.num_nodes, data.num_nodes))
-        data.edge_weight = gain_weights(gain, data.edge_index, data.num_nodes).to(data.x.dtype)
+        data = updated(
+            data,
+            edge_gain=gain,
+            scores=Relation(data.edge_index[:, crossing], gain[crossing], (data.num_nodes, data.num_nodes)),
+            edge_weight=gain_weights(gain, data.edge_index, data.num_nodes).to(data.x.dtype),
+        )
         unmixed = crossing & (data.edge_weight == 0)
         width = data.x.part(self.part).shape[1] + buffers_width(data.x, self.buffers)
         return env.plane.charge(data, sender[unmixed], width, at=receiver[unmixed])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -13,7 +12,7 @@ from torch_geometric.data import Data
 from torch_geometric.utils import is_undirected, scatter
 
 from graphcollab._base.errors import DisconnectedError, MissingError, RangeError
-from graphcollab._base.piece import Origin
+from graphcollab._base.piece import Origin, updated
 from graphcollab._base.settings import Finite, Fraction, Positive
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher
@@ -30,9 +29,7 @@ class Formula(Weigher):
         """Return one weight per edge, [E], computed in the models' number type: mixing repeats its rounding."""
 
     def __call__(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        data.edge_weight = self.weights(data, env).to(data.x.dtype)
-        return data
+        return updated(data, edge_weight=self.weights(data, env).to(data.x.dtype))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -13,7 +12,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.keyed import keyed_seed, keyed_uniform
-from graphcollab._base.piece import TOLD, Field, Origin, Readers
+from graphcollab._base.piece import TOLD, Field, Origin, Readers, updated
 from graphcollab._base.settings import Count, Fraction, Natural, Positive
 from graphcollab.components.allowed import require_both_ways
 from graphcollab.components.at_work import crossing_edges, has_neighbors
@@ -111,26 +110,22 @@ class GradientAlignment(Weigher):
         """Give every sender the same weight, unless an earlier phase has found weights."""
         data.x.part(self.part)
         require_both_ways(data, env, "two nodes whose gradients are compared need each other's models")
-        data = copy.copy(data)
         weight = self._first_weights(data) if "edge_alignment" not in data else data.edge_alignment
         free, receiver = self._free(data), data.edge_index[1]
         weight = weight.masked_fill(~free, 0).clamp(0, 1)
         if self.domain == "simplex":
             rows = (free & env.plane.is_local(receiver)).nonzero().flatten()
             weight = weight.index_copy(0, rows, project_simplex(weight[rows], receiver[rows], data.num_nodes))
-        data.edge_weight = data.edge_alignment = weight
-        data.pairs_compared = data.get("pairs_compared", 0)
-        return data
+        compared = data.get("pairs_compared", 0)
+        return updated(data, edge_weight=weight, edge_alignment=weight, pairs_compared=compared)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
         sender, receiver = data.edge_index
         there = data.trains & data.serves
         edges = (self.drawn(data, env) & (sender != receiver)).nonzero().flatten()
         edges = edges[there[data.edge_index[:, edges]].all(0)]
         if not len(edges):
-            data.edge_weight = data.edge_alignment
-            return data
+            return updated(data, edge_weight=data.edge_alignment)
         low, high = data.edge_index[:, edges].sort(0).values
         pairs, pair = (low * data.num_nodes + high).unique(return_inverse=True)
         pairs = torch.stack([pairs // data.num_nodes, pairs % data.num_nodes])
@@ -143,9 +138,10 @@ class GradientAlignment(Weigher):
         if self.domain == "box":  # an end that knows a product knows the resulting weight: weights are published
             knows = receiver.index_copy(0, edges, pairs[1, pair])
             told = env.plane.broadcast(weight, knows)
-            weight = data.edge_told = torch.where((told >= 0) & (told <= 1), told, data.edge_alignment)
-        data.edge_weight = data.edge_alignment = weight
-        data.pairs_compared = data.pairs_compared + pairs.shape[1]
+            weight = torch.where((told >= 0) & (told <= 1), told, data.edge_alignment)
+            data = updated(data, edge_told=weight)
+        compared = data.pairs_compared + pairs.shape[1]
+        data = updated(data, edge_weight=weight, edge_alignment=weight, pairs_compared=compared)
         return self._charge(data, env, pairs, edges, pair)
 
     def probability(self, round_: int, num_nodes: int) -> float:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab._base.piece import Field
+from graphcollab._base.piece import Field, updated
 from graphcollab.components.at_work import edges_in_use, serving
 from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher, WeighNew
@@ -56,16 +56,11 @@ class LearnedLogits(Weigher):
     own: Literal["largest", "softmax"] = "largest"
 
     def init(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        for name in self._names():
-            data[name] = torch.zeros_like(data.edge_index[0], dtype=data.x.dtype)
-        data.weigher_step = 0
-        return data
+        zeros = {name: torch.zeros_like(data.edge_index[0], dtype=data.x.dtype) for name in self._names()}
+        return updated(data, weigher_step=0, **zeros)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        data.edge_weight = _softmax(data.edge_logit, data.edge_index[1], data.num_nodes)
-        return data
+        return updated(data, edge_weight=_softmax(data.edge_logit, data.edge_index[1], data.num_nodes))
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Logits of edges that are not in use, or of nodes at rest, stay unchanged."""

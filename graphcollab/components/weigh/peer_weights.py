@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -11,7 +10,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab._base.errors import MissingError
-from graphcollab._base.piece import Field, Origin, Piece
+from graphcollab._base.piece import Field, Origin, Piece, updated
 from graphcollab._base.settings import Buffers, Count
 from graphcollab.comm.relation import Relation
 from graphcollab.components.at_work import crossing_edges
@@ -56,12 +55,9 @@ class BestPeers(AllPeers):
     count: Count = 2
 
     def __call__(self, data: Data, env: Env) -> Data:
-        ranked = copy.copy(data)
-        ranked.edge_weight = data.edge_score.nan_to_num(-torch.inf)  # not measured: self-loops, and absent senders
-        rank, _ = neighbor_rank(ranked)
-        data = copy.copy(data)
-        data.edge_chosen = data.edge_chosen & (rank >= 0) & (rank < self.count)
-        return data
+        score = data.edge_score.nan_to_num(-torch.inf)  # not measured: self-loops, and absent senders
+        rank, _ = neighbor_rank(updated(data, edge_weight=score))
+        return updated(data, edge_chosen=data.edge_chosen & (rank >= 0) & (rank < self.count))
 
 
 @dataclass(frozen=True)
@@ -85,8 +81,7 @@ class AugmentBags(AllPeers):
         measured = ~data.edge_score.isnan()
         members = data.edge_member.clone()
         members[measured] = GMMNeighborAugmentation(drop=False)(select_edges(data, measured)).edge_member
-        data = copy.copy(data)
-        data.edge_member = members
+        data = updated(data, edge_member=members)
         taken = self.bag.draw_from(data, env, data.round, data.edge_index[:, members], turn=2)
         many = data.num_nodes
         data.edge_chosen = data.edge_chosen & torch.isin(receiver * many + sender, taken[1] * many + taken[0])
@@ -149,8 +144,7 @@ class PeerWeights(Weigher):
     def __call__(self, data: Data, env: Env) -> Data:
         sender, receiver = data.edge_index
         met = crossing_edges(data)
-        data = copy.copy(data)
-        data.edge_chosen = met
+        data = updated(data, edge_chosen=met)
         looked = met if self.merge.reads_scores else self.choose.looks_at(data)
         if self.metric is None and not self.choose.judges:
             looked = None

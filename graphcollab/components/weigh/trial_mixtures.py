@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
@@ -14,7 +13,7 @@ from torch_geometric.utils import scatter
 from graphcollab._base.device import beside, pick
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.keyed import keyed_seed
-from graphcollab._base.piece import Field, Origin, Readers
+from graphcollab._base.piece import Field, Origin, Readers, updated
 from graphcollab._base.settings import Count, Fraction, Share
 from graphcollab.analysis.metrics.classification import accuracy
 from graphcollab.comm.transport import Halo
@@ -100,25 +99,21 @@ class TrialMixtures(Weigher):
         return (self.split,)
 
     def init(self, data: Data, env: Env) -> Data:
-        data = copy.copy(data)
-        data.edge_trial = torch.full((data.edge_index.shape[1],), self.start, dtype=data.x.dtype)
-        return data
+        return updated(data, edge_trial=torch.full((data.edge_index.shape[1],), self.start, dtype=data.x.dtype))
 
     def __call__(self, data: Data, env: Env) -> Data:
         sender, receiver = data.edge_index
         edges = crossing_edges(data).nonzero().flatten()
-        data = copy.copy(data)
+        p, loop = data.edge_trial, sender == receiver
         if len(edges):
             sent = env.plane.halo_exchange(data.x.part(self.part), data.edge_index)
             own = edges[env.plane.is_local(receiver[edges])]
             step = self.delta * self._compare(data, env, sent, own).cpu().to(data.edge_trial.dtype)
-            data.edge_trial = data.edge_trial.index_add(0, own, step).clamp(0, 1)
+            p = p.index_add(0, own, step).clamp(0, 1)
         data = env.plane.charge(data, sender[edges], data.x.part(self.part).shape[1])
-        p, loop = data.edge_trial, sender == receiver
         worth = torch.where(loop, 1.0, p.masked_fill(p < self.minimum, 0))
         total = 1 + scatter(worth.masked_fill(loop, 0), receiver, dim_size=data.num_nodes)
-        data.edge_weight = worth / total[receiver]
-        return data
+        return updated(data, edge_trial=p, edge_weight=worth / total[receiver])
 
     def _compare(self, data: Data, env: Env, sent: Halo, edges: Tensor) -> Tensor:
         """Return 1 for every edge whose mixture is better, -1 if it is worse, else 0, [e], on the device."""
