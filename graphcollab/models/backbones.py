@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab._base.settings import Count, checked, look_up
-from graphcollab.models.layers import MaxPool2, Residual, image_size
+from graphcollab.models.layers import Residual, image_size
 
 
 @checked
@@ -83,7 +83,7 @@ def _cnn(input_shape: Sequence[int], width: int) -> nn.Module:
         nn.Conv2d(input_shape[0], width, 5, stride=2, padding=2),
         nn.ReLU(),
         nn.Conv2d(width, 2 * width, 3, padding=1),
-        MaxPool2(),
+        nn.MaxPool2d(2),
         nn.ReLU(),
         nn.Flatten(),
     )

@@ -16,7 +16,7 @@ from torch import nn
 
 from graphcollab._base.errors import ShapeError
 from graphcollab._base.settings import Count, Real, SettingError, checked
-from graphcollab.models.layers import MaxPool2, Residual, image_size, replace_batch_norm
+from graphcollab.models.layers import Residual, image_size, replace_batch_norm
 
 Rate: TypeAlias = Annotated[float, Real(least=0, below=1)]
 Norm: TypeAlias = Literal["group", "batch"]
@@ -100,7 +100,7 @@ class CNN(nn.Sequential):
         for fan_in, fan_out in itertools.pairwise([in_channels, *channels]):
             layers.append(nn.Conv2d(fan_in, fan_out, kernel, padding=pad))
             layers += [nn.BatchNorm2d(fan_out)] if norm else []
-            layers += [MaxPool2(), nn.ReLU()]
+            layers += [nn.MaxPool2d(2), nn.ReLU()]
             sizes = [(side + 2 * pad - kernel + 1) // 2 for side in sizes]
         if min(sizes) < 1:
             halved = 2 ** len(channels)
@@ -232,5 +232,5 @@ class ResNet9(nn.Sequential):
 
 
 def _convolution(fan_in: int, fan_out: int, pool: bool = False) -> list[nn.Module]:
-    pooling = [MaxPool2()] if pool else []
+    pooling = [nn.MaxPool2d(2)] if pool else []
     return [nn.Conv2d(fan_in, fan_out, 3, padding=1, bias=False), nn.BatchNorm2d(fan_out), *pooling, nn.ReLU()]

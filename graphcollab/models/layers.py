@@ -1,69 +1,14 @@
-"""Common layers of models: fast pooling, residual blocks, and group instead of batch normalization."""
+"""Common layers of models: residual blocks, and group instead of batch normalization."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm  # also the base of SyncBatchNorm and of the lazy variants
 
 from graphcollab._base.errors import ShapeError, UnsupportedError
 from graphcollab._base.settings import Count, checked
-
-
-class _MaxPool2(torch.autograd.Function):
-    """Maxima of four strided slices; the gradient goes to the first of equal maxima, as in ``F.max_pool2d``."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        rows = torch.maximum(x[..., 0:-1:2, :], x[..., 1::2, :])
-        return torch.maximum(rows[..., 0:-1:2], rows[..., 1::2])
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(inputs[0], output)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        x, y = ctx.saved_tensors
-        height, width = 2 * y.shape[-2], 2 * y.shape[-1]
-        out = torch.zeros_like(x)
-        left = torch.ones_like(y, dtype=torch.bool)
-        for i in (0, 1):
-            for j in (0, 1):
-                hit = (x[..., i:height:2, j:width:2] == y) & left
-                out[..., i:height:2, j:width:2] = grad * hit
-                left = left & ~hit
-        return out
-
-
-class MaxPool2(nn.Module):
-    """Max pooling over 2 x 2 pixels with stride 2: values and gradients of ``nn.MaxPool2d(2)``, except for NaN.
-
-    On a CPU, maxima of strided slices are vectorized, and several times faster than PyTorch's kernel except for
-    channels_last. [..., H, W] becomes [..., H // 2, W // 2], without a last odd row or column. Models pool before ReLU,
-    which gives the same values and gradients as pooling after it, with a quarter of the numbers.
-    """
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        if min(inputs.shape[-2:]) < 2:
-            raise ShapeError(
-                "inputs", f"MaxPool2 needs images of at least 2 x 2 pixels, got shape {tuple(inputs.shape)}"
-            )
-        if inputs.device.type != "cpu" or _is_channels_last(inputs):
-            return nn.functional.max_pool2d(inputs, 2)
-        height, width = inputs.shape[-2] // 2 * 2, inputs.shape[-1] // 2 * 2
-        out: Tensor = _MaxPool2.apply(inputs[..., :height, :width])
-        return out
-
-
-def _is_channels_last(images: Tensor) -> bool:
-    """Return whether the channels of a pixel are contiguous; vmap exposes strides only."""
-    return images.dim() == 4 and images.shape[1] > 1 and images.stride(1) == 1
 
 
 class Residual(nn.Sequential):

@@ -16,7 +16,6 @@ from graphcollab.engine.plan import Plan
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP
 from graphcollab.models.classifiers import fedavg_cnn
-from graphcollab.models.layers import MaxPool2
 from tests.raising import raises
 
 KEY = {"seed": 3, "round_": 2}
@@ -27,7 +26,9 @@ SIZES = 8, 6, 9, 5
 
 def cnn():
     head = nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(24, 3)
-    return nn.Sequential(nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), MaxPool2(), nn.Conv2d(4, 6, 3, 1, 1), *head)
+    return nn.Sequential(
+        nn.Conv2d(2, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 6, 3, 1, 1), *head
+    )
 
 
 def normalized():
