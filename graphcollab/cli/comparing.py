@@ -39,7 +39,7 @@ from graphcollab.cli.options import Training, compute_of
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
 from graphcollab.data.datasets.catalog import DATASETS, TABLES
-from graphcollab.data.table import Table as Source, open_table
+from graphcollab.data.table import open_table
 from graphcollab.persistence import LearnedGraph
 from graphcollab.persistence.history import History
 from graphcollab.report.inside import chosen_result
@@ -123,7 +123,7 @@ def _explained(found: Comparison, asked: Mapping[str, Any]) -> list[Table]:
     return [*tables, *(report.group_table(found, _source(asked), column) for column in asked["by"])]
 
 
-def _source(asked: Mapping[str, Any]) -> Source:
+def _source(asked: Mapping[str, Any]) -> Any:
     data = str(asked["data"])
     return open_table(TABLES[data]().columns if data in TABLES else data)
 

@@ -14,7 +14,7 @@ from graphcollab._base.naming import close, few, numbered
 from graphcollab.cli.data import require_data
 from graphcollab.cli.folder import note, tell
 from graphcollab.cli.settings_file import RUN
-from graphcollab.data.table import open_table
+from graphcollab.data.table import open_table, read_column, sites_in
 from graphcollab.persistence import Models
 from graphcollab.persistence.folder import MANIFEST
 from graphcollab.persistence.saved_models import load
@@ -88,10 +88,10 @@ def play_predict(asked: dict[str, Any]) -> None:
 def _predicted(models: Models, node: str, asked: Mapping[str, Any]) -> list[list[Any]]:
     """Return the rows of an answer, given the column of site names."""
     table, site = open_table(str(asked["data"])), asked["site"]
-    if site is None and node not in table.names:
+    if site is None and node not in table:
         raise MissingError("site", f"the table has no column {node!r} of site names: give --site NAME")
-    names, codes = table.sites(node) if site is None else ((site,), np.zeros(table.rows, np.int64))
-    columns = {name: table.column(name) for name in table.names if name != node}
+    names, codes = sites_in(table, node) if site is None else ((site,), np.zeros(len(table), np.int64))
+    columns = {name: read_column(table, name) for name in table if name != node}
     found: dict[int, list[Any]] = {}
     if models.has_shared and (strange := [name for name in names if name not in models.names]):
         have = "site {} has no model of its own" if len(strange) == 1 else "sites {} have no models of their own"

@@ -10,6 +10,5 @@ from graphcollab._base.lazy import make_lazy
 if TYPE_CHECKING:
     from graphcollab.data._pairs import Samples as Samples
     from graphcollab.data.preparation import Preparation as Preparation
-    from graphcollab.data.table import Table as Table
 
 __all__ = make_lazy(__name__)

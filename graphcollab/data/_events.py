@@ -11,7 +11,6 @@ from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few, setting
 from graphcollab.data._sites import Sites
 from graphcollab.data._values import is_missing
-from graphcollab.data.table import Table
 
 FEW = 5  # events at a site; with fewer, little can be learned or evaluated
 
@@ -30,9 +29,8 @@ def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str]
         )
 
 
-def read_events(table: Table, name: str, sites: Sites) -> np.ndarray:
-    """Return the event column, [N], with values 0, 1 and 2."""
-    values = table.column(name, f"event={name!r}")
+def read_events(name: str, values: np.ndarray, sites: Sites) -> np.ndarray:
+    """Return the values of the event column, [N], as 0, 1 and 2."""
     odd = np.array([one not in (0, 1, 2) for one in values.tolist()])
     if odd.any():
         row = int(odd.argmax())

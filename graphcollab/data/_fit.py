@@ -19,7 +19,7 @@ from graphcollab.data.preparation import Column, Preparation
 from graphcollab.data.quality_of_values import of_spellings
 from graphcollab.data.samples import Split
 from graphcollab.data.statistics import Counts
-from graphcollab.data.table import open_table
+from graphcollab.data.table import open_table, read_column
 
 _MOST_CATEGORIES = 1000
 _LETTERS = 4  # bytes of a name that count as one float
@@ -189,7 +189,7 @@ def declared_columns(categories: Mapping[str, Sequence[Any]]) -> dict[str, Colum
     """Return the columns whose categories are all declared, in the order given."""
     declared = {}
     for name, given in categories.items():
-        values = open_table({name: given}).column(name)
+        values = read_column(open_table({name: given}), name)
         names, codes = factorized(values)
         if not len(codes) or codes.min() < 0 or len(names) < len(codes):
             raise InvalidValueError(

@@ -74,8 +74,8 @@ def tasks_of_table(
     if how.event is not None and rows.events is not None:
         targets = torch.stack([targets, torch.from_numpy(rows.events).float()], 1)
         found += of_few_events(how.event, sites.names, sites.owner.numpy(), rows.events)
-    row = torch.arange(len(targets)) if sites.given is None else torch.from_numpy(sites.given)
-    pool = Pool(prepared.encode(rows.read, place, sites.at), targets, rows.weights, rows.groups, row)
+    inputs = prepared.encode(rows.read, place, sites.at)
+    pool = Pool(inputs, targets, rows.weights, rows.groups, torch.from_numpy(rows.place))
     prepared = replace(prepared, group=how.group if isinstance(how.group, str) else None)
     more = {"preparation": prepared, "split_given": rows.draw.words is not None, "scale": prepared.scale}
     index = splits["train"].index

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from torch import Tensor
 
 from graphcollab._base.checks import issue
@@ -21,7 +22,7 @@ from graphcollab.data._values import NOTHING, as_text, kind_of, lacks, numbers_o
 from graphcollab.data.metric_fit import AMOUNTS
 from graphcollab.data.preparation import Column, Preparation
 from graphcollab.data.statistics import common_kind
-from graphcollab.data.table import Table, no_column, open_table
+from graphcollab.data.table import declared_in, kinds_at_sites, no_column, open_table, read_column
 
 _DEFAULTS = {"node": "site", "target": "y"}  # default names of the site and target columns
 _TAKEN = "which the preparation reads"
@@ -55,13 +56,15 @@ class TableSettings:
 class Rows:
     """The local rows of a table, column by column.
 
-    ``read`` are the input columns, ``categorical`` those that are categories whatever their values, ``values`` the
-    targets, and ``classes`` whether these were declared to be classes; ``weights`` and ``groups`` are [N];
-    ``left_out`` lists the dropped rows of the table, and ``events`` [N] the rows with an observed event.
+    ``place`` [N] is the place of every row in the table, ``read`` are the input columns, ``categorical`` those that are
+    categories whatever their values, ``values`` the targets, and ``classes`` whether these were declared to be classes;
+    ``weights`` and ``groups`` are [N]; ``left_out`` lists the dropped rows of the table, and ``events`` [N] the rows
+    with an observed event.
     """
 
     how: TableSettings
     sites: Sites
+    place: np.ndarray
     read: Mapping[str, np.ndarray]
     categorical: frozenset[str]
     values: np.ndarray
@@ -88,35 +91,42 @@ def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:
         _require_said(table, node, target)
     elif how.group is None:
         how = replace(how, group=_remembered(known, table))
+    kept: np.ndarray = np.arange(len(table))
     left_out: tuple[Finding, ...] = ()
-    kept: np.ndarray | None = None
     if how.drop_missing or how.min_rows:
         kept, left_out = kept_rows(table, node, target, how.event, how.group, how.drop_missing, how.min_rows)
         how = replace(how, weight=of_kept(how.weight, kept, table), group=of_kept(how.group, kept, table))
-        draw, table = replace(draw, words=of_kept(draw.words, kept, table)), table.only(kept)
+        draw = replace(draw, words=of_kept(draw.words, kept, table))
+
+    def read(name: str, given: str = "", spare: bool = False) -> np.ndarray:
+        return read_column(table, name, given, spare)[kept]
+
     taken = [one for one in (node, target, how.event, draw.words, how.weight, how.group) if isinstance(one, str)]
     if isinstance(draw.words, str):
-        draw = replace(draw, words=table.column(draw.words, f"split={draw.words!r}"))
-    group = table.column(how.group, f"group={how.group!r}") if isinstance(how.group, str) else how.group
-    sites = replace(_sites_of(table, node, f"node={node!r}" if known is None else _TAKEN), given=kept)
-    values = table.column(target, f"target={target!r}" if known is None else _TAKEN)
-    named = {*how.categorical, *declared} - {target}
-    chosen = _choose(table, [name for name in table.names if name not in taken], how, named)
-    read = {name: table.column(name, spare=True) for name in chosen}
+        draw = replace(draw, words=read(draw.words, f"split={draw.words!r}"))
+    group = read(how.group, f"group={how.group!r}") if isinstance(how.group, str) else how.group
+    names = read(node, f"node={node!r}" if known is None else _TAKEN)
+    if not len(names):
+        raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table))}")
+    sites = replace(find_sites(names, f" in column {node!r}"), number=table.index.get_level_values(-1).to_numpy()[kept])
+    values = read(target, f"target={target!r}" if known is None else _TAKEN)
+    named, categories = {*how.categorical, *declared} - {target}, declared_in(table)
+    chosen = _choose(table, [name for name in table if name not in taken], how, named)
+    inputs = {name: read(name, spare=True) for name in chosen}
     _refuse_missing(sites, values, target)
-    weights = _weights(sites, table, how.weight)
-    typed = {name for name in chosen if name in table.declared and name not in named}
+    weights = _weights(sites, how.weight, read)
+    typed = {name for name in chosen if name in categories and name not in named}
     if known is None:
-        for name in [name for name in (*chosen, target) if name not in {*named, *declared, *table.declared}]:
-            kinds = table.kinds.get(name, {})
-            common_kind(name, [(site, kinds[site]) for site in sites.names if site in kinds], name == target)
+        for name in (*chosen, target):
+            if name not in {*named, *declared, *categories}:
+                common_kind(name, sorted(kinds_at_sites(table, name).items()), name == target)
         for name in typed:
-            refuse_no_categories(name, as_text(read[name]), sites.at, if_categories(name), declared=True)
-    classes = target in table.declared or target in declared
+            refuse_no_categories(name, as_text(inputs[name]), sites.at, if_categories(name), declared=True)
+    classes = target in categories or target in declared
     groups = None if group is None else to_groups(sites, group)
-    events = None if how.event is None else read_events(table, how.event, sites)
+    events = None if how.event is None else read_events(how.event, read(how.event, f"event={how.event!r}"), sites)
     every = frozenset(named | typed)
-    return Rows(how, sites, read, every, values, classes, weights, groups, draw, left_out, events)
+    return Rows(how, sites, kept, inputs, every, values, classes, weights, groups, draw, left_out, events)
 
 
 def if_categories(name: str) -> str:
@@ -142,18 +152,18 @@ def _as_prepared(how: TableSettings, known: Preparation) -> TableSettings:
     return replace(how, node=known.node, target=known.target.name, columns=names, leave_out=(), categorical=())
 
 
-def _require_said(table: Table, node: str, target: str) -> None:
+def _require_said(table: pd.DataFrame, node: str, target: str) -> None:
     for argument, name, what in (("node", node, "names the sites"), ("target", target, "holds what to predict")):
-        if name == _DEFAULTS[argument] and name not in table.names:
-            alike = [f"; {one!r} is there" for one in table.names if one.casefold() == name]
+        if name == _DEFAULTS[argument] and name not in table:
+            alike = [f"; {one!r} is there" for one in table if one.casefold() == name]
             raise MissingError(
                 argument,
                 f"there is no column {name!r}: say by {setting(**{argument: ...})} which column "
-                f"{what}{''.join(alike[:1])}. The columns are {few([*map(repr, table.names)])}",
+                f"{what}{''.join(alike[:1])}. The columns are {few([*map(repr, table)])}",
             )
 
 
-def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collection[str]) -> list[str]:
+def _choose(table: pd.DataFrame, free: Sequence[str], how: TableSettings, named: Collection[str]) -> list[str]:
     if how.columns is not None and how.leave_out:
         raise ConflictError(
             "columns", "columns= says what to predict from, and leave_out= what not: give only one of them"
@@ -162,8 +172,8 @@ def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collec
     given = {columns: how.columns or (), "leave_out=[...]": how.leave_out, "categorical=[...]": sorted(named)}
     for argument, names in given.items():
         for name in names:
-            if name not in table.names:
-                raise UnknownError(f"column {name!r}", no_column(name, table.names, argument))
+            if name not in table:
+                raise UnknownError(f"column {name!r}", no_column(name, table, argument))
             if name not in free:
                 raise ConflictError(
                     f"column {name!r}",
@@ -174,7 +184,7 @@ def _choose(table: Table, free: Sequence[str], how: TableSettings, named: Collec
     if not chosen:
         raise EmptyError(
             "columns",
-            f"there is no column to predict from: the columns are {', '.join(map(repr, table.names))}, of which one "
+            f"there is no column to predict from: the columns are {', '.join(map(repr, table))}, of which one "
             "names the sites, and one holds the targets",
         )
     return chosen
@@ -280,23 +290,9 @@ def _like_others(column: np.ndarray, kind: str, text: bool) -> np.ndarray:
     return as_text(column) if text and column.dtype.kind != "O" else column
 
 
-def _sites_of(table: Table, node: str, given: str) -> Sites:
-    column = table.column(node, given)
-    if not len(column):
-        raise EmptyError("table", f"the table has no rows, only the columns {', '.join(map(repr, table.names))}")
-    sites = find_sites(column, f" in column {node!r}")
-    if table.sizes is None:
-        return sites
-    empty = [name for name, size in table.sizes.items() if not size]
-    if empty:
-        raise EmptyError(f"site {empty[0]!r}", f"site {empty[0]!r} has no rows: leave it out")
-    first = dict(zip(table.sizes, np.cumsum([0, *table.sizes.values()]).tolist(), strict=False))
-    return replace(sites, first=tuple(first[name] for name in sites.names))  # rows are numbered site by site
-
-
-def _remembered(known: Preparation, table: Table) -> str | None:
+def _remembered(known: Preparation, table: pd.DataFrame) -> str | None:
     """Return the group column named in a preparation, with a warning if the table lacks it."""
-    if known.group is None or known.group in table.names:
+    if known.group is None or known.group in table:
         return known.group
     issue(
         "quality",
@@ -307,14 +303,14 @@ def _remembered(known: Preparation, table: Table) -> str | None:
     return None
 
 
-def _weights(sites: Sites, table: Table, weight: Any) -> Tensor | None:
+def _weights(sites: Sites, weight: Any, read: Callable[..., np.ndarray]) -> Tensor | None:
     if weight is None:
         return None
     where = f" in column {weight!r}" if isinstance(weight, str) else ""
     if where:
-        weight = numbers_of(weight, table.column(weight, f"weight={weight!r}"), sites.at, "give 0 to leave the row out")
+        weight = numbers_of(weight, read(weight, f"weight={weight!r}"), sites.at, "give 0 to leave the row out")
         if np.isnan(weight).any():
             raise MissingError(
                 "weight", f"{sites.at(int(np.isnan(weight).argmax()))} has no weight{where}: give it one"
             )
-    return to_weights(weight, table.rows, sites.at, where)
+    return to_weights(weight, len(sites.owner), sites.at, where)

@@ -31,21 +31,19 @@ class Sites:
     """The assignment of the rows of a flat table to nodes, sorted by name: numbers by value, text alphabetically.
 
     ``rows`` keeps the table's order; ``node_id`` [K] is a function of the names alone; ``owner`` [N] is the node of
-    every row, ``first`` the first row of every node if rows are numbered node by node, and ``given`` [N] the row
-    numbers in the table if some rows were dropped.
+    every row, and ``number`` [N] its number in the table, if that is not its place.
     """
 
     names: tuple[str, ...]
     node_id: Tensor
     rows: Split
     owner: Tensor
-    first: tuple[int, ...] | None = None
-    given: np.ndarray | None = None
+    number: np.ndarray | None = None
 
     def at(self, row: int) -> str:
         """Describe a row by its number and site."""
-        site, number = int(self.owner[row]), row if self.given is None else int(self.given[row])
-        return f"row {number if self.first is None else number - self.first[site]} (site {self.names[site]!r})"
+        number = row if self.number is None else int(self.number[row])
+        return f"row {number} (site {self.names[int(self.owner[row])]!r})"
 
 
 def name_ids(names: Iterable[str]) -> Tensor:

@@ -10,14 +10,15 @@ import datetime
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from decimal import Decimal
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
-from torch import Tensor
+import pandas as pd
 
-from graphcollab._base.errors import AmbiguousError, MismatchError, RangeError, ShapeError, UnsupportedError
+from graphcollab._base.errors import AmbiguousError, MismatchError, RangeError, UnsupportedError
 from graphcollab._base.naming import setting
 
 LARGEST = 2**63 - 1  # the largest integer in an int64 column
@@ -30,6 +31,7 @@ MISSING = {"", "?", ".", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT"
 """Text that means a missing value, whatever its source."""
 TRUTHS = {word: word.lower() == "true" for one in ("true", "false") for word in (one, one.title(), one.upper())}
 """Words for true and false, if a column contains no other words."""
+_NUMBERS, _DAYS = Real | np.bool_ | Decimal, datetime.date | datetime.time | datetime.timedelta
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)", re.ASCII | re.IGNORECASE)
 _UNITS = r"EUR|USD|GBP|[kmµu]?g|lb|[mdc]?l|[kcm]?m|(sq ?)?ft|h|min|m?s|years?|days?|mmHg|bpm|[mµu]?g/[md]?l|[mµu]mol/l"
 _LIKE_NUMBER = re.compile(  # units of letters need a space: "30s" may be people in their thirties
@@ -53,7 +55,7 @@ def is_missing(value: Any) -> bool:
     """Return whether an object represents a missing value."""
     if isinstance(value, str):
         return value.strip() in MISSING
-    return value is None or type(value).__name__ in ("NAType", "NaTType") or value != value
+    return bool(pd.api.types.is_scalar(value) and pd.isna(value))
 
 
 def without(name: str) -> str:
@@ -87,86 +89,72 @@ def objects(values: Iterable[Any]) -> np.ndarray:
     return np.fromiter(values, object, len(values))
 
 
-def from_array(name: str, values: Any) -> np.ndarray:
-    """Convert an array, a tensor or a sequence to a column."""
-    array = values.detach().cpu().numpy() if isinstance(values, Tensor) else values
-    array, subject = np.asarray(array if hasattr(array, "dtype") else objects(array)), f"column {name!r}"
-    if array.ndim != 1:
-        raise ShapeError(subject, f"{subject} must be one value per row, [N], got an array {list(array.shape)}")
-    match array.dtype.kind:
-        case "b":
-            return array
-        case "i" | "u":
-            return array.astype(np.float64 if array.dtype == np.uint64 and (array > LARGEST).any() else np.int64)
-        case "f":
-            return array.astype(np.float64)
-        case "U" | "T" | "O":
-            return _from_objects(name, array.tolist())
-        case "m" | "M":
-            told = dates(str(array.dtype), array.dtype.kind == "m")
-            raise UnsupportedError(subject, f"{subject} {told}")
-    raise UnsupportedError(subject, f"{subject} holds {array.dtype}: make it numbers or text")
+def clean(name: str, values: pd.Series) -> np.ndarray:
+    """Convert a column of cells to numbers or text."""
+    if values.dtype.kind in "biuf":
+        whole = values.dtype.kind != "f" and not values.isna().any()
+        exact = np.bool_ if values.dtype.kind == "b" else np.int64
+        fits = whole and bool((values <= LARGEST).all())
+        return values.to_numpy(exact if fits else np.float64, na_value=np.nan)
+    cells = objects(None if is_missing(one) else one.strip() if isinstance(one, str) else one for one in values)
+    if isinstance(values.dtype, pd.CategoricalDtype):  # such as intervals of `pandas.cut`
+        cells = objects(one if one is None or isinstance(one, str | _NUMBERS) else str(one) for one in cells)
+    known = ~lacks(cells)
+    text, number = (np.array([isinstance(one, kind) for one in cells], bool) for kind in (str, _NUMBERS))
+    if text.any() and {*cells[text]} <= TRUTHS.keys() and (text | number)[known].all() and {*cells[number]} <= {0, 1}:
+        cells[text] = [TRUTHS[one] for one in cells[text]]
+        text, number = text & False, text | number
+    if text[known].all() and (text.any() or any(isinstance(one, str) for one in values)):
+        return cells
+    if not number[known].all():
+        _refuse_mixed(name, values, known & ~text & ~number, number)
+    return _to_numbers(name, cells, values.index)
 
 
-def _from_objects(name: str, values: Sequence[Any]) -> np.ndarray:
-    subject = f"column {name!r}"
-    lacks = [is_missing(one) for one in values]
-    known = [one for one, lack in zip(values, lacks, strict=True) if not lack]
-    kinds = set(map(type, known)) or {str for one in values if isinstance(one, str)}
-    if kinds and all(issubclass(kind, str) for kind in kinds):
-        return from_words([None if lack else str(one).strip() for one, lack in zip(values, lacks, strict=True)])
-    if all(issubclass(kind, Real | np.bool_) for kind in kinds):
-        return _from_numbers(name, [np.nan if lack else one for one, lack in zip(values, lacks, strict=True)])
-    day = next((one for one in known if isinstance(one, datetime.date | datetime.time | datetime.timedelta)), None)
-    if day is not None:
-        told = dates(f"such as {day}", isinstance(day, datetime.timedelta))
-        raise UnsupportedError(subject, f"{subject} {told}")
-    _refuse_partly_text(name, values)
-    fits = next((kind for kind in (str, Real) if isinstance(known[0], kind)), ())
-    odd = next(k for k, one in enumerate(values) if not lacks[k] and not isinstance(one, fits))
-    others = f", and other rows hold such as {known[0]!r}" if fits else ""
-    raise MismatchError(subject, f"row {odd} of {subject} holds {values[odd]!r}{others}: make it numbers or text")
-
-
-def from_words(words: Sequence[str | None]) -> np.ndarray:
-    """Return a column of text, or of true and false if it contains nothing else; missing ones are then NaN."""
-    known = set(words) - {None}
-    if not known or not known <= TRUTHS.keys():
-        return objects(words)
-    values = [np.nan if one is None else TRUTHS[one] for one in words]
-    return np.array(values, np.float64 if None in words else bool)
-
-
-def _from_numbers(name: str, values: Sequence[Any]) -> np.ndarray:
-    kinds = set(map(type, values))
+def _to_numbers(name: str, cells: np.ndarray, rows: pd.Index) -> np.ndarray:
+    kinds = set(map(type, cells))
     if kinds and kinds <= {bool, np.bool_}:
-        return np.array(values, bool)
-    whole = all(issubclass(kind, Integral | np.bool_) for kind in kinds) and all(abs(int(n)) <= LARGEST for n in values)
+        return cells.astype(bool)
+    whole = kinds and all(issubclass(kind, Integral | np.bool_) for kind in kinds)
+    exact = whole and all(abs(int(one)) <= LARGEST for one in cells)
     try:
-        return np.array(values, np.int64 if whole and values else np.float64)
+        return cells.astype(np.int64 if exact else np.float64)
     except OverflowError as error:
-        row, subject = next(k for k, one in enumerate(values) if abs(one) > sys.float_info.max), f"column {name!r}"
-        raise RangeError(subject, f"row {row} of {subject} holds a number that is too large to compute with") from error
+        row = next(k for k, one in enumerate(cells) if abs(one) > sys.float_info.max)
+        raise RangeError(
+            f"column {name!r}", f"{_row(rows[row])} of column {name!r} holds a number that is too large to compute with"
+        ) from error
 
 
-def _refuse_partly_text(name: str, values: Sequence[Any]) -> None:
-    """Reject numbers mixed with text, usually caused by a word in one of several files."""
-    words = {row: one for row, one in enumerate(values) if isinstance(one, str)}
-    text = next((row for row, one in words.items() if is_number(one.strip())), None)
-    number = next((row for row, one in enumerate(values) if isinstance(one, Real) and one == one), None)
-    if text is None or number is None:
-        return
-    others = [row for row, one in words.items() if not is_number(one.strip())]
-    odd = next((row for row in others if not is_missing(values[row])), next(iter(others), None))
-    cure = f"make all of them numbers, in pandas by pd.to_numeric(frame[{name!r}], errors='coerce')"
-    cure += "" if odd is None else f", or read the files with na_values={[values[odd]]!r}"
-    by = "" if odd is None else f", here by {values[odd]!r} in row {odd}"
-    raise AmbiguousError(
-        f"column {name!r}",
-        f"row {text} of column {name!r} holds the text {values[text]!r}, and row {number} the number "
-        f"{values[number]!r}, as where several files are read and the numbers of some become text{by}: {cure}, or make "
-        "all of them text if they are categories",
-    )
+def _refuse_mixed(name: str, values: pd.Series, other: np.ndarray, number: np.ndarray) -> NoReturn:
+    """Reject a column of numbers and text, or with values that are neither."""
+    cells, rows, subject = objects(values), [*map(_row, values.index)], f"column {name!r}"
+    day = next((one for one in cells[other] if isinstance(one, _DAYS)), None)
+    if day is not None:
+        raise UnsupportedError(subject, f"{subject} {dates(f'such as {day}', isinstance(day, datetime.timedelta))}")
+    words = [k for k, one in enumerate(cells) if isinstance(one, str)]
+    digits = [k for k in words if is_number(cells[k].strip())]
+    if digits and number.any():  # usually caused by a word in one of several files
+        odd = sorted({*words} - {*digits}, key=lambda k: (is_missing(cells[k]), k))[:1]
+        by = "".join(f", here by {cells[k]!r} in {rows[k]}" for k in odd)
+        read = "".join(f", or read the files with na_values={[cells[k]]!r}" for k in odd)
+        first = int(number.argmax())
+        raise AmbiguousError(
+            subject,
+            f"{rows[digits[0]]} of {subject} holds the text {cells[digits[0]]!r}, and {rows[first]} the number "
+            f"{cells[first]!r}, as where several files are read and the numbers of some become text{by}: make all of "
+            f"them numbers, in pandas by pd.to_numeric(frame[{name!r}], errors='coerce'){read}, or make all of them "
+            "text if they are categories",
+        )
+    plain = [k for k, one in enumerate(cells) if not is_missing(one) and not other[k]]
+    beside = "".join(f", and other rows hold such as {cells[k]!r}" for k in plain[:1])
+    k = int(other.argmax()) if other.any() else next(k for k in plain if number[k] != number[plain[0]])
+    raise MismatchError(subject, f"{rows[k]} of {subject} holds {cells[k]!r}{beside}: make it numbers or text")
+
+
+def _row(label: Any) -> str:
+    """Describe a row by its label in the index of a table."""
+    return f"site {label[0]!r}: row {label[1]}" if isinstance(label, tuple) else f"row {label}"
 
 
 def factorized(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
@@ -272,5 +260,5 @@ def _odd_number(values: np.ndarray, rows: Counter[str]) -> int | None:
     most = 2 * sum(rows[word] for word in odd) < rows.total()
     if not most and not (len(odd) <= 2 and len(numbers) >= least):
         return None
-    named = odd or text or rows.keys()
+    named = odd or text or {word for word in rows if "." in word} or rows.keys()
     return next((k for k, one in enumerate(values.tolist()) if one in named), None)

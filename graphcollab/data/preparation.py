@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -27,7 +28,7 @@ from graphcollab._base.naming import close, few, setting
 from graphcollab._base.settings import SettingError, check_settings
 from graphcollab.data._values import DROP, as_number, factorized, is_finite, numbers_of
 from graphcollab.data.quality_of_values import of_new_numbers, of_new_words, of_no_values, warn_of
-from graphcollab.data.table import Table, open_table
+from graphcollab.data.table import open_table, read_column, sites_in
 
 _VERSION = 1
 
@@ -209,7 +210,7 @@ class Preparation:
                 another site.
         """
         table = self._open(frame, site)
-        rows, read = self._sites_of(table, site), {one.name: table.column(one.name) for one in self.columns}
+        rows, read = self._sites_of(table, site), {one.name: read_column(table, one.name) for one in self.columns}
         inputs = self.encode(read, rows)
         warn_of(finding for one in self.columns for finding in one.findings(read[one.name], rows))
         return inputs
@@ -229,8 +230,8 @@ class Preparation:
                 site.
         """
         table = self._open(frame, site)
-        values = table.column(self.target.name)
-        rows = np.zeros(table.rows, np.int64) if self.classes else self._sites_of(table, site)
+        values = read_column(table, self.target.name)
+        rows = np.zeros(len(table), np.int64) if self.classes else self._sites_of(table, site)
         return self.target.targets(values, rows)
 
     def restore(self, predictions: Tensor, site: str | None = None) -> Tensor:
@@ -270,11 +271,11 @@ class Preparation:
         sites = "each site by its own" if self.sites else "by sums over sites"
         return f"Preparation({len(self.columns)} columns, {len(self.features)} features, {kind}, {sites})"
 
-    def _open(self, frame: Any, site: str | None) -> Table:
+    def _open(self, frame: Any, site: str | None) -> pd.DataFrame:
         """Open a table; if a site is given and the table names sites, all rows must belong to it."""
         table = open_table(frame, self.node)
-        if site is not None and self.node in table.names:
-            names, codes = factorized(table.column(self.node))
+        if site is not None and self.node in table:
+            names, codes = factorized(read_column(table, self.node))
             others = [name for name in names if name != str(site)]
             if others:
                 row = int((codes == names.index(others[0])).argmax())
@@ -285,13 +286,13 @@ class Preparation:
                 )
         return table
 
-    def _sites_of(self, table: Any, site: str | None) -> np.ndarray:
+    def _sites_of(self, table: pd.DataFrame, site: str | None) -> np.ndarray:
         """Return the position of every row's site in the means."""
         if not self.sites:
-            return np.zeros(table.rows, np.int64)
-        if site is not None or self.node not in table.names:
-            return np.full(table.rows, self._known(site))
-        names, codes = table.sites(self.node)
+            return np.zeros(len(table), np.int64)
+        if site is not None or self.node not in table:
+            return np.full(len(table), self._known(site))
+        names, codes = sites_in(table, self.node)
         return self.places(names)[codes]
 
     def _known(self, site: str | None) -> int:

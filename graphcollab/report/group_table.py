@@ -19,7 +19,7 @@ from graphcollab.analysis.metrics.bootstrap import bootstrap, percentile_interva
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, judging
 from graphcollab.analysis.trial import SHARES
 from graphcollab.data._values import factorized
-from graphcollab.data.table import open_table
+from graphcollab.data.table import open_table, read_column
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
 from graphcollab.report._terms import noted, weighted
@@ -120,12 +120,12 @@ def _values(tasks: Tasks, frame: Any, name: str) -> np.ndarray:
         raise UnsupportedError("comparison", "groups are of rows of a table: make tasks by Tasks.from_frame")
     table, rows = open_table(frame, told.node), row[split.index].numpy()
     owner = np.repeat(np.array(tasks.names, object), split.sizes.numpy())
-    known, codes = factorized(table.column(told.node))
-    if rows.max() >= table.rows or (np.array(known, object)[codes[rows]] != owner).any():
+    known, codes = factorized(read_column(table, told.node))
+    if rows.max() >= len(table) or (np.array(known, object)[codes[rows]] != owner).any():
         raise MismatchError(
             "frame", "rows of the table are of other sites than those of the tasks: give the same table"
         )
-    return table.column(name)[rows]
+    return read_column(table, name)[rows]
 
 
 def _groups(values: np.ndarray, bands: Sequence[float] | None) -> tuple[list[str], Tensor]:

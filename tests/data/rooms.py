@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphcollab import GraphcollabError, Tasks
-from graphcollab.data.table import open_table
+from graphcollab.data.table import open_table, read_column
 
 
 class Room:
@@ -95,7 +95,7 @@ def _without_few(table: Any) -> Any:
     """Return a site's table without the values of numeric columns of which it has too few to tell their sums."""
     if isinstance(table, Path):
         opened = open_table(table)
-        table = {name: opened.column(name) for name in opened.names}
+        table = {name: read_column(opened, name) for name in opened}
     if not isinstance(table, dict):
         return table
     few = {n for n, v in table.items() if isinstance(v, np.ndarray) and v.dtype == float and (v == v).sum() < 6}

@@ -12,11 +12,15 @@ import torch
 
 from graphcollab import Tasks
 from graphcollab.data._values import is_number
-from graphcollab.data.table import open_table
+from graphcollab.data.table import open_table, read_column
 from tests.raising import raises, warns
 
 ALL = {"val_fraction": 0, "test_fraction": 0}
 SMOKER = [k % 3 == 0 for k in range(12)]
+
+
+def column(table, name):
+    return read_column(open_table(table), name)
 
 
 def write(path, name, cells, separator=","):
@@ -32,20 +36,20 @@ def write(path, name, cells, separator=","):
 @pytest.mark.parametrize("cells", [["950", "12,500"], ["NA", "12,5"], ["1", "1,234,567"], ["2.5", "1,234.5"]])
 def test_commas_that_may_separate_thousands_are_refused(tmp_path, cells, separator):
     table = write(tmp_path / "t.csv", "income", cells, separator)
-    with raises("ambiguous", "column 'income'", f"row 1 has '{cells[1]}'", "comma"):
-        Tasks.from_frame(table)
-    assert open_table(table).column("y").tolist() == [0, 1]  # and others can be read
+    with raises("ambiguous", "column 'income'", f"row 1 (site 'b') has '{cells[1]}'", "separators of thousands"):
+        Tasks.from_frame(table, **ALL)
+    assert column(table, "y").tolist() == [0, 1]  # and others can be read
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
 def test_decimal_commas_where_commas_mean_nothing_else(tmp_path, separator):
     table = write(tmp_path / "t.csv", "income", ["12,500", "950", "?"], separator)
-    assert open_table(table).column("income").tolist() == pytest.approx([12.5, 950.0, np.nan], nan_ok=True)
+    assert column(table, "income").tolist() == pytest.approx([12.5, 950.0, np.nan], nan_ok=True)
 
 
 def test_decimal_commas_without_a_zero_before_them(tmp_path):
     table = write(tmp_path / "t.csv", "share", [",7", "1,5", "-,25"], ";")
-    assert open_table(table).column("share").tolist() == [0.7, 1.5, -0.25]
+    assert column(table, "share").tolist() == [0.7, 1.5, -0.25]
 
 
 @pytest.mark.parametrize("separator", [";", "\t"])
@@ -54,15 +58,15 @@ def test_points_that_may_separate_thousands_are_refused_beside_decimal_commas(tm
     def table(*cells):
         path = write(tmp_path / "t.csv", "income", cells, separator)
         path.write_text(path.read_text().replace(f"a{separator}", f"{other}{separator}", 1))  # as the name of a site
-        return open_table(path)
+        return path
 
     for cells in (["900", "1.234", "NA"], ["900", "1.234.567", "2.000"], ["900,5", "-2.000", "1"]):
-        with raises("ambiguous", "column 'income'", f"row 1 has '{cells[1]}'", "point"):
-            table(*cells).column("income")
-    assert table("1.234", "0.5").column("income").tolist() == [1.234, 0.5]
-    assert table("0.123", "0.500").column("income").tolist() == [0.123, 0.5]
-    assert table("1.234", "x").column("income").tolist() == ["1.234", "x"]
-    assert open_table(write(tmp_path / "t.csv", "x", ["1.234", "2"], separator)).column("x").tolist() == [1.234, 2]
+        with raises("ambiguous", "column 'income'", "separators of thousands"):
+            Tasks.from_frame(table(*cells), **ALL)
+    assert column(table("1.234", "0.5"), "income").tolist() == [1.234, 0.5]
+    assert column(table("0.123", "0.500"), "income").tolist() == [0.123, 0.5]
+    assert column(table("1.234", "x"), "income").tolist() == ["1.234", "x"]
+    assert column(write(tmp_path / "t.csv", "x", ["1.234", "2"], separator), "x").tolist() == [1.234, 2]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +113,7 @@ def test_spaces_around_text_do_not_count_in_files_or_frames(tmp_path):
 
 
 def test_text_may_have_commas(tmp_path):
-    assert open_table(write(tmp_path / "t.csv", "name", ["1,5", "Smith, J"])).column("name").tolist()[0] == "1,5"
+    assert column(write(tmp_path / "t.csv", "name", ["1,5", "Smith, J"]), "name").tolist()[0] == "1,5"
 
 
 @pytest.mark.parametrize("cell", ["1", "-1", "+1.5", ".5", "5.", "1e3", "1.5E-3", "inf", "-Infinity", "nan"])
@@ -144,7 +148,7 @@ def frame(request, tmp_path):
 
 def test_true_and_false_are_read_alike(frame, tmp_path):
     table = write(tmp_path / "t.csv", "smoker", SMOKER)
-    assert open_table(frame).column("smoker").tolist() == open_table(table).column("smoker").tolist() == SMOKER
+    assert column(frame, "smoker").tolist() == column(table, "smoker").tolist() == SMOKER
     given = Tasks.from_frame(table, **ALL).preparation
     assert given.features == ("smoker",)  # a third of rows is true: mean 1/3, standard deviation sqrt(2)/3
     expected = torch.tensor([[2**0.5] if one else [-(0.5**0.5)] for one in SMOKER])
@@ -157,12 +161,12 @@ def test_true_and_false_are_read_alike(frame, tmp_path):
 
 
 def test_missing_among_true_and_false(tmp_path):
-    file = open_table(write(tmp_path / "t.csv", "smoker", ["true", "", "FALSE"])).column("smoker")
-    row = open_table({"smoker": ["True", "", "False"]}).column("smoker")
-    other = open_table({"smoker": [True, None, False]}).column("smoker")
+    file = column(write(tmp_path / "t.csv", "smoker", ["true", "", "FALSE"]), "smoker")
+    row = column({"smoker": ["True", "", "False"]}, "smoker")
+    other = column({"smoker": [True, None, False]}, "smoker")
     np.testing.assert_array_equal([file, row, other], [[1.0, np.nan, 0.0]] * 3)
-    assert open_table({"smoker": ["", ""]}).column("smoker").tolist() == [None, None]
-    assert open_table({"smoker": ["true", "unknown"]}).column("smoker").tolist() == ["true", "unknown"]
+    assert column({"smoker": ["", ""]}, "smoker").tolist() == [None, None]
+    assert column({"smoker": ["true", "unknown"]}, "smoker").tolist() == ["true", "unknown"]
 
 
 def test_true_and_false_beside_other_words_at_another_site():
@@ -268,16 +272,17 @@ def test_many_whole_numbers_may_be_amounts():
 
 
 def test_points_that_begin_at_a_thousand(tmp_path):
-    def column(*cells):
-        return open_table(write(tmp_path / "t.csv", "eur", cells, ";")).column("eur").tolist()
+    def read(*cells):
+        return column(write(tmp_path / "t.csv", "eur", cells, ";"), "eur").tolist()
 
-    with raises("ambiguous", "column 'eur'", "row 1 has '1.234'", "point", "below a thousand"):
-        column("999", "1.234", "850", "2.100")
-    assert column("999", "1.234", "850", "1.234") == [999, 1.234, 850, 1.234]  # a single one
-    assert column("9999", "1.234", "850", "2.100") == [9999, 1.234, 850, 2.1]
-    assert column("999", "1.234", "850", "2.1") == [999, 1.234, 850, 2.1]
-    assert column("9", "1.234", "8", "2.100") == [9, 1.234, 8, 2.1]
-    assert column("1.000", "1.234", "8.500", "2.100") == [1, 1.234, 8.5, 2.1]
+    assert read("999", "1.234", "850", "2.100") == ["999", "1.234", "850", "2.100"]
+    with raises("ambiguous", "column 'eur'", "row 1 (site 'b') has '1.234'", "separators of thousands"):
+        Tasks.from_frame(tmp_path / "t.csv", **ALL)
+    assert read("999", "1.234", "850", "1.234") == [999, 1.234, 850, 1.234]  # a single one
+    assert read("9999", "1.234", "850", "2.100") == [9999, 1.234, 850, 2.1]
+    assert read("999", "1.234", "850", "2.1") == [999, 1.234, 850, 2.1]
+    assert read("9", "1.234", "8", "2.100") == [9, 1.234, 8, 2.1]
+    assert read("1.000", "1.234", "8.500", "2.100") == [1, 1.234, 8.5, 2.1]
 
 
 def test_rows_with_too_many_values(tmp_path):
@@ -297,7 +302,7 @@ def test_a_cell_that_is_too_long_is_refused(tmp_path, cell):
 def test_whole_numbers_of_any_length(tmp_path):
     """Python reads 4300 digits at most; such numbers are names, as others beyond 63 bits are."""
     for many in (20, 5000):
-        read = open_table(write(tmp_path / "t.csv", "k", ["9" * many, "8" * many])).column("k")
+        read = column(write(tmp_path / "t.csv", "k", ["9" * many, "8" * many]), "k")
         assert read.tolist() == ["9" * many, "8" * many]
     table = {"site": ["a", "b"] * 6, "k": [10**400, 1] * 6, "y": [0, 1] * 6}
     with raises("range", "column 'k'", "0"):

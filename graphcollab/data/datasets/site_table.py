@@ -12,7 +12,7 @@ import numpy as np
 
 from graphcollab._base.errors import MissingFileError
 from graphcollab._base.settings import checked
-from graphcollab.data.table import open_table
+from graphcollab.data.table import open_table, read_column
 from graphcollab.data.tasks import Tasks
 
 _HEART = Path(__file__).with_name("heart_disease.csv")
@@ -89,7 +89,7 @@ def heart_disease() -> SiteTable:
     Switzerland. Categories and indicators are those of all rows, including test rows; see `SiteTable.tasks`.
     """
     read = open_table(_HEART)
-    columns = {name: read.column(name) for name in read.names}
+    columns = {name: read_column(read, name) for name in read}
     columns["disease"] = (columns.pop("num") > 0).astype(np.int64)
     columns["chol"] = np.where(columns["chol"] == 0, np.nan, columns["chol"])
     return SiteTable("heart_disease", columns, "hospital", "disease", ("cp", "restecg", "slope", "thal"))
@@ -116,6 +116,6 @@ def parkinsons(
             f"file {path}", f"there is no file {path}: it is in https://doi.org/10.24432/C5ZS3N; put it there"
         )
     read = open_table(path)
-    columns = {"patient": read.column("subject#"), target: read.column(target)}
-    columns |= {name: read.column(name) for name in read.names if name not in ("subject#", *_TARGETS)}
+    columns = {"patient": read_column(read, "subject#"), target: read_column(read, target)}
+    columns |= {name: read_column(read, name) for name in read if name not in ("subject#", *_TARGETS)}
     return SiteTable("parkinsons", columns, "patient", target)
