@@ -15,6 +15,7 @@ from graphcollab._base.naming import setting
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import score_all
 from graphcollab.components import Env
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import NonFiniteLossError, Rows
 from graphcollab.engine.stack import Stacks
@@ -28,7 +29,6 @@ from graphcollab.train.start import Model
 Make = Callable[..., Method | Phases]
 Setting = Mapping[str, Any]
 
-OF_CLASSES = ("cross_entropy", "bce")
 WILD = 10.0  # a validation loss is wild above this multiple of the usual loss at the site, and at the median site
 
 
@@ -154,7 +154,7 @@ class Runs:
 
     def arm(self) -> Arm:
         """Return the runs as an arm over all nodes."""
-        classes = self.results[0].tasks.loss in OF_CLASSES
+        classes = predicted_by(self.results[0].tasks.loss) == "classes"
         return Arm(self.settings, self.table("val_loss"), self.scores(), classes=classes)
 
 

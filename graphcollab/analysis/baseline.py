@@ -12,13 +12,13 @@ from torch import Tensor
 
 from graphcollab._base.checks import own_filter
 from graphcollab._base.errors import ConflictError, UnsupportedError
-from graphcollab.analysis.constants import ADDED, CONSTANTS, constants
+from graphcollab.analysis.constants import ADDED, constants
 from graphcollab.analysis.metrics import Metric, as_metric
 from graphcollab.analysis.metrics.scores import judging
 from graphcollab.analysis.metrics.statistics import summarize
 from graphcollab.analysis.shared_samples import identify_samples
 from graphcollab.analysis.trial import COLUMNS, Trial
-from graphcollab.data.metric_fit import AMOUNTS
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.losses import objective_of
 from graphcollab.train.identity import identify_tasks
@@ -67,14 +67,16 @@ def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> Non
         raise ConflictError(f"method {taken[0]!r}", f"a method cannot be called {taken[0]!r}, as a row of baseline=")
     if baseline == CONSTANT:
         unlike = tasks.loss == "cross_entropy" and tasks.classes is None
-        if unlike or not isinstance(tasks.loss, str) or tasks.loss not in CONSTANTS:
+        if unlike or not isinstance(tasks.loss, str):
             raise UnsupportedError("baseline", f"no constant is known for loss {tasks.loss!r} here: leave it out")
         return
     tasks.require_here(
         torch.arange(tasks.num_nodes), ", and baseline='sklearn' fits models of all sites' rows in one: leave it out"
     )
     pools = [tasks.pools[split.pool] for split in tasks.splits.values()]
-    odd = tasks.loss not in (*AMOUNTS, "cross_entropy", "bce") or not all(p.inputs.is_floating_point() for p in pools)
+    odd = predicted_by(tasks.loss) not in ("classes", "amounts", "counts") or not all(
+        p.inputs.is_floating_point() for p in pools
+    )
     odd |= tasks.loss == "cross_entropy" and tasks.classes is None
     if odd or (tasks.loss == "bce" and any(bool(((p.targets != 0) & (p.targets != 1)).any()) for p in pools)):
         raise UnsupportedError(

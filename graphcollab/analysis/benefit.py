@@ -21,7 +21,6 @@ from graphcollab._base.errors import (
 from graphcollab._base.settings import Count, Natural, Positive, Real, checked
 from graphcollab.analysis.arms import Make, Measured
 from graphcollab.analysis.baseline import SKLEARN, Baseline, require_baseline
-from graphcollab.analysis.constants import CONSTANTS
 from graphcollab.analysis.experiment import Experiment, Played
 from graphcollab.analysis.grids import Grids, points_of
 from graphcollab.analysis.held import asked, groups_held, minority_held, rarer_held
@@ -32,6 +31,7 @@ from graphcollab.analysis.outcome import Benefit
 from graphcollab.analysis.processes import map_in_processes, progress_bar
 from graphcollab.analysis.resplit import HALVES, halve_tests, resplit
 from graphcollab.comm import is_main_process, raise_on_all
+from graphcollab.data.losses import constant_of
 from graphcollab.data.tasks import Tasks
 from graphcollab.methods import meta_l2c
 from graphcollab.train.settings import Computing
@@ -307,7 +307,7 @@ def _benefit(
         without=whole.pop("without"),
         outside=whole.pop("outside"),
         constant=whole.pop("constant"),
-        flat=CONSTANTS[str(dealt[0].loss)] if "constant" in played[0].scores else "",
+        flat=constant_of(dealt[0].loss) if "constant" in played[0].scores else "",
         baseline={name: whole.pop(name) for name in SKLEARN if name in whole},
         scores=whole,
         halves={name: scores[:, 1:] for name, scores in arms.items()} if len(experiment.measured.splits) > 1 else {},

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from graphcollab._base.naming import numbered
 from graphcollab.analysis.arms import OUTSIDE, Arm, Make, Measured, Outside, Runs, Setting
 from graphcollab.analysis.baseline import Baseline, baseline_scores
-from graphcollab.analysis.constants import CONSTANTS, constants
+from graphcollab.analysis.constants import constants
 from graphcollab.analysis.layout import Layout
 from graphcollab.data._sites import name_ids
-from graphcollab.data.metric_fit import AMOUNTS
+from graphcollab.data.losses import constant_of, predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.methods import fedavg
 from graphcollab.train.start import Model, build_modules, for_tasks
@@ -70,7 +70,9 @@ class Experiment:
         arms |= {name: many.arm() for name, many in runs.items()}
         module = build_modules(next(iter(models.values())), seed)[0]
         flat = constants(split, self.measured.metrics, self.measured.splits, output_shape(module, split))
-        judged = split.loss in AMOUNTS or all(one.name in PROPER for one in self.measured.metrics)
+        judged = predicted_by(split.loss) in ("amounts", "counts") or all(
+            one.name in PROPER for one in self.measured.metrics
+        )
         played = Played()
         if flat is not None:
             played.scores["constant"] = flat[1]
@@ -81,7 +83,7 @@ class Experiment:
             if flat is not None and judged and name != "outside":
                 arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
             played.scores[name], at = arm.choose(usual[sites])
-            played.chosen[name], played.models[name], played.picked[name] = CONSTANTS.get(str(split.loss), ""), "", None
+            played.chosen[name], played.models[name], played.picked[name] = constant_of(split.loss), "", None
             if at is not None:
                 rounds = min((at[1] + 1) * self.settings["evaluate_every"], self.settings["rounds"])
                 model, point, _ = played.picked[name] = (*arm.settings[at[0]], rounds)

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from graphcollab._base.naming import few
-from graphcollab.analysis.arms import OF_CLASSES, regret
+from graphcollab.analysis.arms import regret
 from graphcollab.analysis.trial import SHARES
 from graphcollab.components import Exchange, Fit, ThroughServer
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.samples import Pool, Split
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.optimizer import LocalSteps
@@ -130,7 +131,7 @@ def _settled(result: Result) -> int:
     """Return the round, in the second half, with the smallest validation losses over all nodes."""
     loss, rounds = result.history.table("val_loss"), result.history.rounds
     late = [t for t, round_ in enumerate(rounds) if 2 * round_ >= rounds[-1]]
-    classes = result.tasks.loss in OF_CLASSES
+    classes = predicted_by(result.tasks.loss) == "classes"
     return rounds[late[int(regret(loss[late], loss.nan_to_num(torch.inf).median(0).values, classes).argmin())]]
 
 

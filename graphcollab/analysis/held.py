@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab.data._pairs import class_labels
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.train.start import plane_of
 
@@ -20,7 +21,7 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
 
     For event times, it is the number of events.
     """
-    if tasks.loss == "cox":
+    if predicted_by(tasks.loss) == "times":
         ended = tasks.pools[tasks.splits[split].pool].targets[:, 1].cpu() > 0
         return plane_of(tasks).publish(tasks.splits[split].totals(ended.double()))
     if tasks.classes is not None and int(tasks.classes.any(0).sum()) != 2:
@@ -83,7 +84,7 @@ def minority_held(tasks: Tasks) -> Tensor:
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():
         targets = torch.cat([pool.targets.cpu()[split.of(node)] for split, pool in held])
         _, kind, many = targets.reshape(len(targets), -1).unique(dim=0, return_inverse=True, return_counts=True)
-        other = targets[:, 1] > 0 if tasks.loss == "cox" else kind != many.argmax()
+        other = targets[:, 1] > 0 if predicted_by(tasks.loss) == "times" else kind != many.argmax()
         groups = [pool.group.cpu()[split.of(node)] for split, pool in held if pool.group is not None]
         counts[node] = len(torch.cat(groups)[other].unique()) if groups else int(other.sum())
     return plane_of(tasks).publish(counts.clamp(max=LEAST))

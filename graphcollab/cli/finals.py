@@ -17,7 +17,7 @@ from graphcollab._base.checks import issue, own_filter
 from graphcollab._base.errors import ConflictError, MissingError
 from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.calibration import balanced_threshold, fit_temperature
-from graphcollab.analysis.constants import CONSTANTS, constants
+from graphcollab.analysis.constants import constants
 from graphcollab.analysis.final import Final, needed, with_all_rows
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.metrics.scores import score_rows
@@ -28,6 +28,7 @@ from graphcollab.cli.folder import tell
 from graphcollab.cli.options import compute_of
 from graphcollab.cli.predicting import MODELS
 from graphcollab.data.datasets.catalog import DATASETS
+from graphcollab.data.losses import constant_of, predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
 from graphcollab.methods import fedavg, local
@@ -52,7 +53,7 @@ def require_savable(asked: Mapping[str, Any], read: bool = False) -> None:
     if asked["threshold"] != "balanced":
         Answers("binary", threshold=asked["threshold"])  # refuses what is none
     tasks = tasks_for(str(asked["data"]), asked)(asked["seeds"][0])
-    if tasks.loss not in ("cross_entropy", "bce"):
+    if predicted_by(tasks.loss) != "classes":
         raise ConflictError("calibrate" if asked["calibrate"] else "threshold", "amounts have no probabilities")
     if asked["threshold"] != 0.5 and (tasks.preparation is None or len(tasks.preparation.classes) != 2):
         raise ConflictError("threshold", "a threshold divides two classes, and these tasks have others")
@@ -73,7 +74,7 @@ def save_of_comparison(
     """Save final models of every method, given `validation_of` trials where it says how outputs are to be read."""
     told: Told = {}
     some = next(iter(found.results.values()))
-    flat, constant = CONSTANTS[str(some.tasks.loss)], {s: _constant(_drawn(asked, s)) for s in asked["seeds"]}
+    flat, constant = constant_of(some.tasks.loss), {s: _constant(_drawn(asked, s)) for s in asked["seeds"]}
     for name, last in found.results.items():
         trials = [one for one in found.chosen[name] if not one.failure]
         tasks = _all_rows(asked, found.chosen[name][-1].seed, last.method)

@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 
 from graphcollab import methods
 from graphcollab.cli.values import METRIC, SEVERAL
+from graphcollab.data.losses import LossName
 
 if TYPE_CHECKING:
     from graphcollab.train.settings import Compute
@@ -62,7 +63,7 @@ class Columns:
     """Share of a site's rows for testing."""
     stratify: bool = True
     """Set aside rows of every class."""
-    loss: Annotated[Literal["cross_entropy", "mse", "bce", "poisson", "cox"] | None, Parameter(group=EVALUATION)] = None
+    loss: Annotated[LossName | None, Parameter(group=EVALUATION)] = None
     """Training loss: cross_entropy or bce for classification, mse for regression, poisson for counts, cox for times
     with --event. Default: by the target."""
     metric: Annotated[str | None, METRIC, Parameter(group=EVALUATION)] = None

@@ -14,6 +14,7 @@ from graphcollab._base.naming import close, few, numbered
 from graphcollab.cli.data import require_data
 from graphcollab.cli.folder import note, tell
 from graphcollab.cli.settings_file import RUN
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.table import open_table, read_column, sites_in
 from graphcollab.persistence import Models
 from graphcollab.persistence.folder import MANIFEST
@@ -70,7 +71,7 @@ def play_predict(asked: dict[str, Any]) -> None:
         raise ConflictError("saved", f"the models in {saved} were not trained on a table: use them in Python")
     if proba and not models.classes:
         raise ConflictError("proba", "these models have no classes: they predict numbers")
-    answer = "log hazard ratio" if models.about.get("loss") == "cox" else prepared.target.name
+    answer = "log hazard ratio" if predicted_by(models.about.get("loss")) == "times" else prepared.target.name
     header = ["row", prepared.node, answer]
     header += [f"{prepared.target.name} = {name}" for name in models.classes] if proba else []
     if out is not None:

@@ -15,6 +15,7 @@ from graphcollab.data._frames import tasks_of_table
 from graphcollab.data._pairs import Every, class_labels, facts_of_pool, gathered, to_tensors, to_weights
 from graphcollab.data._rows import TableSettings
 from graphcollab.data._sites import SAMPLES, Draw, find_sites, to_groups
+from graphcollab.data.losses import LossName
 from graphcollab.data.metric_fit import METRICS
 from graphcollab.data.preparation import Preparation
 from graphcollab.data.quality_of_samples import of_repeats, of_scales
@@ -23,7 +24,7 @@ from graphcollab.data.samples import Pool, refuse_not_finite
 from graphcollab.data.statistics import HERE, Statistics
 
 Names: TypeAlias = Annotated[Iterable[object], "a sequence of names"]
-AnyLoss: TypeAlias = Literal["cross_entropy", "mse", "bce", "poisson", "cox"] | Callable[..., Any]
+AnyLoss: TypeAlias = LossName | Callable[..., Any]
 AnyMetric: TypeAlias = Annotated[str, Known(METRICS)] | Callable[..., Any]
 Strings: TypeAlias = Annotated[Sequence[str], "a list of names of columns"]
 Declared: TypeAlias = Annotated[Mapping[str, Any], "a dict of categories, or classes, by column"]

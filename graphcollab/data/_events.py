@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -11,21 +12,23 @@ from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few, setting
 from graphcollab.data._sites import Sites
 from graphcollab.data._values import is_missing
+from graphcollab.data.losses import LOSSES, predicted_by
 
 FEW = 5  # events at a site; with fewer, little can be learned or evaluated
 
-OF_EVENTS = {"poisson": "counts, whole numbers from 0 on", "cox": "times from 0 on"}  # targets of event losses
 
-
-def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str], loss: str) -> None:
+def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str], loss: Any) -> None:
     """Reject targets [N] that are not valid counts or times; the message names the first, formatted by ``at``."""
-    odd = (numbers < 0) | ((numbers != np.round(numbers)) & (loss == "poisson"))
+    predicted = predicted_by(loss)
+    if predicted not in ("counts", "times"):
+        return
+    odd = (numbers < 0) | ((numbers != np.round(numbers)) & (predicted == "counts"))
     if odd.any():
         row = int(odd.argmax())
         raise InvalidValueError(
             f"column {target!r}",
-            f"{at(row)} has {numbers[row]:g} in column {target!r}, and {setting(loss=loss)} is for {OF_EVENTS[loss]}: "
-            f"correct it, or give {setting(loss='mse')} if they are other amounts",
+            f"{at(row)} has {numbers[row]:g} in column {target!r}, and {setting(loss=loss)} is for "
+            f"{LOSSES[loss].needs}: correct it, or give {setting(loss='mse')} if they are other amounts",
         )
 
 

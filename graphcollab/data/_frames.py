@@ -20,6 +20,7 @@ from graphcollab.data._fit import Seen
 from graphcollab.data._rows import Rows, TableSettings, as_agreed, facts_of, read_rows, refuse_many
 from graphcollab.data._sites import SAMPLES, Draw
 from graphcollab.data._values import factorized
+from graphcollab.data.losses import LOSSES, predicted_by
 from graphcollab.data.metric_fit import refuse_misfit
 from graphcollab.data.preparation import Column, Preparation
 from graphcollab.data.quality import of_columns
@@ -28,8 +29,6 @@ from graphcollab.data.quality_of_samples import of_frequent_class, of_one_class,
 from graphcollab.data.quality_of_values import of_codings, of_many_classes, of_spellings, warn_of
 from graphcollab.data.samples import Pool
 from graphcollab.data.statistics import Counts, Statistics
-
-USUAL = {"poisson": "poisson_deviance", "cox": "concordance"}  # default metric by loss
 
 
 def tasks_of_table(
@@ -105,11 +104,12 @@ def _agreed(rows: Rows, loss: Any, metric: Any, facts: Sequence[Mapping[str, Any
     real = any(one["amounts"] for one in facts)
     different = 0 if real else max(one["different"] for one in facts)
     refuse_many(target, different)
+    untouched = predicted_by(loss) in ("counts", "times")
     if how.preparation is not None and not how.refit:
         _require_fit(how.preparation.target, *judged_by(real, loss, metric))
-    elif how.preparation is None and how.standardize_target and (loss in USUAL or not real):
+    elif how.preparation is None and how.standardize_target and (untouched or not real):
         why = f"{setting(loss=loss)} reads targets as they are: leave it out"
-        if loss not in USUAL:
+        if not untouched:
             mse = setting(loss="mse")
             why = f"the targets in column {target!r} are classes: leave it out, or give {mse} if they are amounts"
         raise ConflictError("standardize_target", f"{setting(standardize_target=True)} is for amounts, and {why}")
@@ -132,8 +132,8 @@ def _prepared(seen: Seen, statistics: Statistics, loss: Any, metric: Any) -> tup
 def judged_by(real: bool, loss: Any, metric: Any) -> tuple[Any, Any]:
     """Return loss and metric, with defaults for real values or classes if not given."""
     loss = ("mse" if real else "cross_entropy") if loss is None else loss
-    named = USUAL.get(loss) if isinstance(loss, str) else None
-    return loss, (named or ("mae" if real else "accuracy")) if metric is None else metric
+    usual = LOSSES[loss].metric if isinstance(loss, str) else "mae" if real else "accuracy"
+    return loss, usual if metric is None else metric
 
 
 def _class_weights(

@@ -21,6 +21,7 @@ from graphcollab._base.errors import (
 )
 from graphcollab._base.settings import SettingError
 from graphcollab.data._sites import in_order, name_ids
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.quality_of_samples import of_repeats, of_scales
 from graphcollab.data.quality_of_values import warn_of
 from graphcollab.data.samples import Pool, Split, refuse_bad_weights, refuse_not_finite
@@ -266,7 +267,7 @@ def class_labels(targets: Tensor) -> Tensor | None:
 
 def strata(targets: Tensor, loss: Any) -> Tensor | None:
     """Return the strata for holding out, [N]: classes, or whether an event was observed."""
-    return class_labels(targets[:, 1:] if loss == "cox" else targets)
+    return class_labels(targets[:, 1:] if predicted_by(loss) == "times" else targets)
 
 
 def facts_of_pool(pool: Pool) -> dict[str, Any]:

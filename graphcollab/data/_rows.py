@@ -14,12 +14,12 @@ from graphcollab._base.checks import issue
 from graphcollab._base.errors import AmbiguousError, ConflictError, EmptyError, MissingError, UnknownError
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few, setting
-from graphcollab.data._events import OF_EVENTS, coded, read_events, refuse_impossible
+from graphcollab.data._events import coded, read_events, refuse_impossible
 from graphcollab.data._left_out import kept_rows, of_kept
 from graphcollab.data._pairs import to_weights
 from graphcollab.data._sites import Draw, Sites, find_sites, to_groups
 from graphcollab.data._values import NOTHING, as_text, kind_of, lacks, numbers_of, refuse_no_categories
-from graphcollab.data.metric_fit import AMOUNTS
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.preparation import Column, Preparation
 from graphcollab.data.statistics import common_kind
 from graphcollab.data.table import declared_in, kinds_at_sites, no_column, open_table, read_column
@@ -228,10 +228,9 @@ def facts_of(rows: Rows, loss: Any) -> dict[str, Any]:
 def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
     """Return whether targets are real values, and how many distinct integers there are if their type is not given."""
     values, target, at = rows.values, rows.how.target, rows.sites.at
-    if loss in AMOUNTS or rows.events is not None:
+    if predicted_by(loss) in ("amounts", "counts") or rows.events is not None:
         numbers = numbers_of(target, values, at, f"if they are classes, leave {setting(loss=loss)} out")
-        if loss in OF_EVENTS:
-            refuse_impossible(target, numbers, at, loss)
+        refuse_impossible(target, numbers, at, loss)
         return True, 0
     if values.dtype.kind == "O":
         if loss is None and not all(one.lstrip("+-").isdecimal() for one in values.tolist()):
@@ -243,7 +242,7 @@ def _are_amounts(rows: Rows, loss: Any) -> tuple[bool, int]:
     if loss is None:
         real = bool(len(fractions)) or not np.isfinite(values).all()
         return real, 0 if real else different
-    if len(fractions) and different > max(_MANY_CLASSES, len(values) / 2) and loss in ("cross_entropy", "bce"):
+    if len(fractions) and different > max(_MANY_CLASSES, len(values) / 2) and predicted_by(loss) == "classes":
         row = int(fractions[0])
         raise ConflictError(
             "loss",

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.naming import setting
+from graphcollab.data.losses import predicted_by
 
 
 class _Metrics(UserDict[str, Any]):
@@ -24,7 +25,6 @@ class _Metrics(UserDict[str, Any]):
 
 
 METRICS = _Metrics()
-AMOUNTS = ("mse", "poisson")  # losses for real-valued predictions
 
 
 def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> None:
@@ -33,7 +33,7 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
     A user-defined loss accepts any metric that fits the targets, unless its function ``refuse_metric`` raises.
     """
     known, named, by = METRICS.get(metric), setting(metric=metric), setting(loss=loss)
-    mse, amounts = setting(loss="mse"), _or(of_classes=False)
+    predicted, mse, amounts = predicted_by(loss), setting(loss="mse"), _or(of_classes=False)
     of_classes, only = getattr(known, "of_classes", None), getattr(known, "only_with", "")
     if (refuse := getattr(loss, "refuse_metric", None)) is not None:
         refuse(metric)
@@ -41,25 +41,25 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
         raise ConflictError(
             "metric", f"{named} goes with {setting(loss=only)} alone, and {by} is given: change one of them"
         )
-    if known is not None and loss == "cox" and only != loss:
+    if known is not None and predicted == "times" and only != loss:
         use = setting(metric="concordance")
         raise ConflictError("metric", f"{by} orders samples by their risk, which {named} does not judge: use {use}")
-    if of_classes is False and loss in ("cross_entropy", "bce"):
+    if of_classes is False and predicted == "classes":
         raise ConflictError(
             "metric",
             f"{named} is of predicted amounts, and with {by} classes are predicted: use {_or(of_classes=True)}, or "
             f"{mse} if targets are amounts",
         )
-    if of_classes and (targets.is_floating_point() or loss in AMOUNTS):
+    if of_classes and (targets.is_floating_point() or predicted in ("amounts", "counts")):
         odd = targets[(targets != 0) & (targets != 1)]
         such = f"targets are amounts, such as {odd[0].item():g}" if len(odd) else ""
-        if such and loss in ("cross_entropy", "bce"):
+        if such and predicted == "classes":
             raise ConflictError(
                 "loss", f"{such}, and {by} and {named} are of classes: give {mse}, and as metric {amounts}"
             )
         if such:
             raise ConflictError("metric", f"{named} is of classes, and {such}: use {amounts}")
-        if loss in AMOUNTS and metric != "auc":  # AUC needs only an order
+        if predicted in ("amounts", "counts") and metric != "auc":  # AUC needs only an order
             raise ConflictError(
                 "metric",
                 f"{named} reads outputs as scores of classes, and {by} makes them amounts: use "

@@ -24,6 +24,7 @@ from graphcollab._base.naming import Node, few, find_nodes, setting
 from graphcollab._base.settings import Positive, Seed, SettingError, check_setting, check_settings, checked
 from graphcollab.data._builders import AnyLoss, AnyMetric, Builders, Names, Part
 from graphcollab.data._pairs import strata
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.metric_fit import refuse_misfit
 from graphcollab.data.preparation import Preparation
 from graphcollab.data.samples import ELSEWHERE, Pool, Split, check_splits, hold_out
@@ -133,7 +134,7 @@ class Tasks(Builders):
             raise ConflictError(
                 "weight", "loss='cox' compares the samples of a batch, and takes no weights of them: leave them out"
             )
-        if self.class_weight and self.loss not in ("cross_entropy", "bce"):
+        if self.class_weight and predicted_by(self.loss) != "classes":
             raise ConflictError(
                 "class_weight",
                 "class_weight= goes with loss='cross_entropy' and 'bce' alone: weigh classes in the loss",

@@ -6,7 +6,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,19 +23,15 @@ from graphcollab._base.errors import (
 )
 from graphcollab._base.naming import Node, few, find_node
 from graphcollab.data import Preparation
+from graphcollab.data.losses import LOSSES, Kind, predicted_by
 from graphcollab.data.samples import not_finite
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.guards import LookUps, OutsideError
 
-Kind: TypeAlias = Literal["classes", "binary", "values", "rates"]
-
-LOSSES: dict[Kind, tuple[object, ...]] = {  # losses with known meaning of the outputs
-    "classes": ("cross_entropy", F.cross_entropy, nn.CrossEntropyLoss, F.nll_loss, nn.NLLLoss),
-    "binary": ("bce", F.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss),
-    "values": (
-        *("mse", "cox", F.mse_loss, nn.MSELoss, F.l1_loss, nn.L1Loss, F.huber_loss, nn.HuberLoss, nn.SmoothL1Loss),
-    ),
-    "rates": ("poisson",),
+OF_TORCH: dict[Kind, tuple[object, ...]] = {  # losses with known meaning of the outputs
+    "classes": (F.cross_entropy, nn.CrossEntropyLoss, F.nll_loss, nn.NLLLoss),
+    "binary": (F.binary_cross_entropy_with_logits, nn.BCEWithLogitsLoss),
+    "values": (F.mse_loss, nn.MSELoss, F.l1_loss, nn.L1Loss, F.huber_loss, nn.HuberLoss, nn.SmoothL1Loss),
 }
 
 
@@ -70,7 +66,9 @@ class Answers:
         scale: float = 1.0,
     ) -> Answers:
         """Return the meaning of outputs, given by a loss or, for a custom function, by targets and outputs."""
-        for kind, known in LOSSES.items():
+        if isinstance(loss, str):
+            return cls(LOSSES[loss].outputs, predicted_by(loss) == "classes", classes, scale)
+        for kind, known in OF_TORCH.items():
             if any(loss is one or loss == one or (isinstance(one, type) and isinstance(loss, one)) for one in known):
                 return cls(kind, kind in ("classes", "binary"), classes, scale)
         if targets.is_floating_point():

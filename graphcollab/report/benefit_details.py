@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import few, setting
 from graphcollab.analysis import Benefit, Gain
-from graphcollab.analysis.constants import CONSTANTS, FREQUENCIES
 from graphcollab.analysis.held import LEAST
 from graphcollab.analysis.metrics import METRICS
+from graphcollab.data.losses import constant_of
 from graphcollab.report._terms import FEW, agreement, with_few
 from graphcollab.report.benefit_table import by_whom, of_metric, site_of, values_in
 from graphcollab.report.values import number
@@ -111,10 +111,10 @@ def of_samples(benefit: Benefit) -> Iterator[Finding]:
         which = few([f"{site_of(benefit, name)}: {round(n, 1):g}" for name, n in small.items()])
         yield say("few-tested", "sites", {"samples": small}, what=what, which=which)
     sites = [site_of(benefit, name) for name in benefit.names]
-    what = "class" if benefit.flat == FREQUENCIES else "value"
+    what = "class" if benefit.flat == constant_of("cross_entropy") else "value"
     beside = "groups of " * (benefit.groups is not None) + f"samples beside their most frequent {what}"
     rare, nothing = "test samples of the rarer class", f"one {what} only"
-    if benefit.flat == CONSTANTS["cox"]:
+    if benefit.flat == constant_of("cox"):
         rare, beside, nothing = "test events", "events", "no event"
     if benefit.rarer is not None:
         held = dict(zip(sites, benefit.rarer.tolist(), strict=True))

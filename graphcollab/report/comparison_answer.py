@@ -10,7 +10,7 @@ from graphcollab._base.naming import ByName, few
 from graphcollab._base.ranges import printable
 from graphcollab.analysis import Comparison
 from graphcollab.analysis.baseline import BASELINES, CONSTANT
-from graphcollab.analysis.constants import CONSTANTS
+from graphcollab.data.losses import constant_of
 from graphcollab.report._terms import better_at_the_end_only, failures, noted, sure_p_value, unequal_terms
 from graphcollab.report.site_table import SiteScores, results_by_name
 from graphcollab.report.tables import FEW_SEEDS
@@ -110,7 +110,7 @@ def _no_better(comparison: Comparison, ranked: list[str]) -> tuple[list[str], st
     models away from the optimum of metrics, which ignore class weights.
     """
     tasks = next((result.tasks for result in comparison.results.values()), None)
-    flat = "constants" if tasks is None else CONSTANTS.get(str(tasks.loss), "constants")
+    flat = "constants" if tasks is None else constant_of(tasks.loss) or "constants"
     if CONSTANT not in comparison.chosen or comparison.metric == "ece" or (tasks is not None and tasks.class_weight):
         return [], flat
     sign, level = 1 if comparison.higher_is_better else -1, sum(comparison.values(CONSTANT))

@@ -22,6 +22,7 @@ from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics.as_metric import AnyMetric
 from graphcollab.analysis.metrics.scores import as_metrics, score_rows
 from graphcollab.analysis.trial import SHARES
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.samples import Split
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
@@ -266,6 +267,6 @@ def _in_units(tasks: Tasks, weights: Tensor) -> tuple[list[str], Tensor]:
 
 def _output(tasks: Tasks) -> str:
     told = tasks.preparation
-    if tasks.loss in ("cross_entropy", "bce"):
+    if predicted_by(tasks.loss) == "classes":
         return "the log odds of " + ("the second class" if told is None else f"{told.target.name} = {told.classes[1]}")
     return "the output" if told is None or tasks.loss != "mse" else told.target.name

@@ -25,6 +25,7 @@ from graphcollab.analysis.metrics import Metric, Scores
 from graphcollab.analysis.metrics.bootstrap import bootstrap_nodes, percentile_interval
 from graphcollab.analysis.metrics.scores import AnyMetrics, as_metrics, not_defined
 from graphcollab.analysis.trial import SHARES
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.persistence.history import in_deviations
 from graphcollab.report._terms import noted, unequal_terms, weighted, with_few
@@ -288,7 +289,7 @@ def _rare(tasks: Tasks, split: str) -> list[Finding]:
     if rarer is None:
         return []
     held = {name: many for name, many, size in zip(tasks.names, rarer.tolist(), sizes, strict=True) if size}
-    events = tasks.loss == "cox"
+    events = predicted_by(tasks.loss) == "times"
     said = with_few(held.items(), "no event" if events else "one class only")
     what = "events" if events else "samples of the rarer class"
     return noted("rare-class", "nodes", f"few {what}, be wary: {said}" * bool(said), samples=held)

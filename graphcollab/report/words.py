@@ -13,6 +13,7 @@ from graphcollab._base.naming import few
 from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.baseline import BASELINES
 from graphcollab.analysis.metrics import METRICS
+from graphcollab.data.losses import predicted_by
 from graphcollab.report.benefit_table import COLUMNS, CONSTANT, GAINS, way_of
 
 WAYS = {
@@ -120,8 +121,8 @@ def asked_of(about: Mapping[str, Any], source: str = "") -> str:
     held = f"{sum(map(sum, rows.values())):,} rows of {len(rows['train'])} sites"
     if "target" not in about:
         return f"{named}: {held}."
-    kind = {"poisson": "a count", "cox": "a time until an event"}.get(about["loss"], "an amount")
-    what = "the risk of the event that ends its" if about["loss"] == "cox" else "its"
+    kind = {"counts": "a count", "times": "a time until an event"}.get(predicted_by(about["loss"]), "an amount")
+    what = "the risk of the event that ends its" if predicted_by(about["loss"]) == "times" else "its"
     classes = f" ({few([*map(str, about['classes'])], ' or ')})" if about["classes"] else f" ({kind})"
     kept = f" Rows of the same {about['group']!r} stay together." if about["group"] else ""
     return (

@@ -3,6 +3,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import get_args
 
 import pytest
 import torch
@@ -11,8 +12,9 @@ from torch.nn import functional as F
 
 from graphcollab import Method
 from graphcollab.components import Fit
+from graphcollab.data.losses import LOSSES, LossName
 from graphcollab.engine import SGD, LocalSteps, Loss, Objective, Proximal, Rows
-from graphcollab.engine.losses import as_objective
+from graphcollab.engine.losses import NAMED, as_objective
 from graphcollab.engine.objective import Context, Reads
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import SplitModel
@@ -227,3 +229,7 @@ def test_objectives_by_name():
     ]
     with raises("unknown", "loss", "'hinge'"):
         as_objective("hinge")
+
+
+def test_every_named_loss_has_a_function_and_a_meaning():
+    assert {*NAMED} == {*LOSSES} == {*get_args(LossName)}

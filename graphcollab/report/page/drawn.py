@@ -19,6 +19,7 @@ from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.probabilities import BINS, confidences
 from graphcollab.analysis.trial import Trial
+from graphcollab.data.losses import predicted_by
 from graphcollab.report._terms import curves_of, in_common
 from graphcollab.report.page.charts import Chart, Section, altair, calibration_chart, cells, curve_chart, finished
 from graphcollab.report.values import Cell, Column, Table, in_cell, mean_cell, number, shown_in
@@ -41,7 +42,6 @@ CAPTION = (
     "seed. On the dotted line probabilities mean what they say; below it models are too sure. Small dots are of few "
     "samples."
 )
-OF_CLASSES = ("cross_entropy", "bce")
 
 
 class Weights(NamedTuple):
@@ -159,7 +159,7 @@ def _stopped(trial: Trial) -> bool:
 
 def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section on the calibration of probabilities, over all nodes' test samples, in the bins of `ece`."""
-    some = {name: result for name, result in last.items() if result.tasks.loss in OF_CLASSES}
+    some = {name: result for name, result in last.items() if predicted_by(result.tasks.loss) == "classes"}
     rows = [
         [Cell(name), Cell(weight), Cell(100 * confidence / weight), Cell(100 * right / weight)]
         for name, result in some.items()
