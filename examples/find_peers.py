@@ -105,7 +105,7 @@ def main() -> None:
     print(f"\nwho listened to whom, in the last {math.ceil(args.rounds / 3)} of {args.rounds} rounds")
     print(peer_table(seen, cluster))
     for reference in ("none", "random"):
-        print("\n" + report.paired_table(found, reference, over="seeds"))
+        print(f"\n{report.paired_table(found, reference, over='seeds')}")
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(found, "random", arguments=vars(args)).encode()))
     if not args.no_pictures:

@@ -99,9 +99,9 @@ def main() -> None:
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(found, "local", arguments=vars(args)).encode()))
     tasks = draw(0)
-    print("\n" + report.results_table(found, reference="local"))
+    print(f"\n{report.results_table(found, reference='local')}")
     if len(found.chosen) > 1:
-        print("\n" + report.paired_table(found, "local"))
+        print(f"\n{report.paired_table(found, 'local')}")
     print("\n" + language_table(found, tasks.cluster, [*texts]))
     for name in (name for name in chosen if name in GRIDS and name != "ditto" and not found.failed(name)):
         graphs = [kept[id(trial)] for trial in found.chosen[name] if not trial.failure]

@@ -131,7 +131,7 @@ def main() -> None:
 
         found = compare(chosen, lambda seed: draw(seed=seed), model, range(args.seeds), grids, on_trial=keep, **play)
     print(report.results_table(found, reference="local"))
-    print("\n" + report.paired_table(found, "local", over="seeds"))
+    print(f"\n{report.paired_table(found, 'local', over='seeds')}")
     target = found.rows()["local"]["mean"] if args.target is None else args.target
     if target == target:  # not NaN, as where local training failed
         print("\n" + time_to_table(found, target))

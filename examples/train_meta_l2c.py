@@ -111,7 +111,7 @@ def main() -> None:
         )
     print(report.results_table(comparison))
     for column in ("mean", "worst10"):
-        print("\n" + report.paired_table(comparison, column=column, over="seeds"))
+        print(f"\n{report.paired_table(comparison, column=column, over='seeds')}")
     if args.json:
         print("wrote", write_whole(args.json, report.results_json(comparison, "local", arguments=vars(args)).encode()))
     if not args.no_pictures:

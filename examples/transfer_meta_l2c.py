@@ -117,7 +117,7 @@ def main() -> None:
     comparison = Comparison.join(parts)
     gains = {name: comparison.paired(name, "local").mean for name in ("transferred", "scratch")}
     kept = gains["transferred"] / gains["scratch"] if gains["scratch"] > 0 else None
-    print("\n" + report.results_table(comparison), report.paired_table(comparison, over="seeds"), sep="\n\n")
+    print(f"\n{report.results_table(comparison)}", report.paired_table(comparison, over="seeds"), sep="\n\n")
     print(f"\nkept of the gain from scratch: {'there is none to keep' if kept is None else f'{100 * kept:.0f} %'}")
     if args.json:
         told: dict[str, Any] = {"kept": kept, "arguments": vars(args)}

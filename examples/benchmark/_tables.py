@@ -16,7 +16,7 @@ from graphcollab.analysis.metrics.recovery import adjusted_rand_index
 from graphcollab.analysis.metrics.traffic import cluster_traffic, contact_counts, never_sampled
 from graphcollab.analysis.trial import Trial
 from graphcollab.report._terms import failures
-from graphcollab.report.values import Cell, Column, Table, mean_cell, number, shown_in
+from graphcollab.report.values import Cell, Table, byte_size, count_cell, mean_cell, number, number_cell, shown_in
 
 
 def time_to_table(comparison: Comparison, target: float) -> str:
@@ -30,17 +30,13 @@ def time_to_table(comparison: Comparison, target: float) -> str:
     rows = []
     for name, trials in comparison.chosen.items():
         found = [end for trial in trials if (end := _reached(trial, target, comparison.higher_is_better))]
-        means = [*map(Cell, _column(found).mean(0).tolist())] if found else []
-        cells = means or [Cell(failures(comparison, name) or "not reached"), Cell(), Cell()]
-        rows.append([Cell(name), *cells, Cell(len(found), unit=f"of {len(trials)}")])
+        cells = [Cell(failures(comparison, name) or "not reached"), Cell(), Cell()]
+        if found:
+            rounds, seconds, sent = _column(found).mean(0).tolist()
+            cells = [count_cell(rounds), number_cell(seconds, 1), Cell(byte_size(sent), sent)]
+        rows.append([Cell(name), *cells, count_cell(len(found), f"of {len(trials)}")])
     goal = f"{100 * target:.4g} %" if comparison.share else number(target, None)
-    columns = [
-        Column(f"mean test {comparison.metric} {goal}"),
-        Column("rounds", "count"),
-        Column("seconds", "number", 1),
-        Column("sent per node", "bytes"),
-        Column("reached on", "count"),
-    ]
+    columns = [f"mean test {comparison.metric} {goal}", "rounds", "seconds", "sent per node", "reached on"]
     return str(Table(columns, rows))
 
 
@@ -65,15 +61,9 @@ def budget_table(comparison: Comparison, budget: float | None = None) -> str:
     """
     scale, digits, percent = shown_in(comparison.share, 2)
     digits = digits or 4
-    columns = [
-        Column("method"),
-        Column(f"mean test {comparison.metric}{percent}", "number", digits),
-        Column("messages", "count"),
-        Column("of all pairs (%)", "number", 1),
-        Column("sent", "bytes"),
-    ]
+    columns = ["method", f"mean test {comparison.metric}{percent}", "messages", "of all pairs (%)", "sent"]
     if budget is not None:
-        columns += [Column(f"within {budget:,.0f} messages{percent}", "number", digits), Column("in round", "count")]
+        columns += [f"within {budget:,.0f} messages{percent}", "in round"]
     rows = []
     for name, trials in comparison.chosen.items():
         if failed := failures(comparison, name):
@@ -82,11 +72,12 @@ def budget_table(comparison: Comparison, budget: float | None = None) -> str:
         messages, sent = _column([(t.messages[-1], len(t.per_node) * t.sent[-1]) for t in trials]).T  # [S] each
         pairs = _column([len(t.per_node) * (len(t.per_node) - 1) * t.curve[0][-1] or math.nan for t in trials])
         share = (100 * messages / pairs).mean()
-        cells = [Cell(name), mean_cell(scale * _column(comparison.values(name)))]
-        cells += [Cell(float(one)) for one in (messages.mean(), share, sent.mean())]
+        cells = [Cell(name), mean_cell(scale * _column(comparison.values(name)), digits)]
+        total = float(sent.mean())
+        cells += [count_cell(float(messages.mean())), number_cell(float(share), 1), Cell(byte_size(total), total)]
         if budget is not None:
             found = _column([_within(trial, budget) for trial in trials])  # [S, 2]
-            cells += [mean_cell(scale * found[:, 1]), Cell(float(found[:, 0].mean()))]
+            cells += [mean_cell(scale * found[:, 1], digits), count_cell(float(found[:, 0].mean()))]
         rows.append(cells)
     return str(Table(columns, rows))
 
@@ -128,10 +119,9 @@ def weight_table(runs: Mapping[str, Sequence[Graph]], cluster: Tensor, threshold
             most = torch.where(alone, weights.diagonal(), weights.masked_fill(own, 0).amax(1)).clamp(min=0)
             chosen = weights > threshold * most[:, None]
             exact += bool((chosen | ~same | own).all() and (~chosen | same).all())
-        rows.append([Cell(name), *_cells(values), Cell(exact, unit=f"of {len(seeds)}")])
-    digits = {"weight inside": 3, "weight between": 3, "recovery AUC": 3, "adjusted Rand": 2}
-    columns = [Column("method"), *(Column(title, "number", n) for title, n in digits.items())]
-    return str(Table([*columns, Column("exact on", "count")], rows))
+        rows.append([Cell(name), *_cells(values, (3, 3, 3, 2)), count_cell(exact, f"of {len(seeds)}")])
+    columns = ["method", "weight inside", "weight between", "recovery AUC", "adjusted Rand", "exact on"]
+    return str(Table(columns, rows))
 
 
 def peer_table(runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: int | None = None) -> str:
@@ -160,14 +150,13 @@ def peer_table(runs: Mapping[str, Sequence[Graphs]], cluster: Tensor, last: int 
             share = 100 * float(cluster_traffic(late, cluster)[1].nanmean())
             area, rand = (of(edge_index, times.double(), cluster) for of in (recovery_auc, adjusted_rand_index))
             values.append((share, area, rand, len(never_sampled(graphs, len(cluster)))))
-        rows.append([Cell(name), *_cells(values)])
-    digits = {"from own cluster (%)": 1, "recovery AUC": 3, "adjusted Rand": 2, "never heard": 1}
-    return str(Table([Column("method"), *(Column(title, "number", n) for title, n in digits.items())], rows))
+        rows.append([Cell(name), *_cells(values, (1, 3, 2, 1))])
+    return str(Table(["method", "from own cluster (%)", "recovery AUC", "adjusted Rand", "never heard"], rows))
 
 
-def _cells(values: Sequence[tuple[float, ...]]) -> list[Cell]:
+def _cells(values: Sequence[tuple[float, ...]], digits: Sequence[int]) -> list[Cell]:
     """Return what was measured of each run, a column after the other."""
-    return [*map(mean_cell, _column(values).T)]
+    return [*map(mean_cell, _column(values).T, digits)]
 
 
 def _column(values: Sequence[Any]) -> Tensor:

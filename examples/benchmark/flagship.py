@@ -41,7 +41,7 @@ from graphcollab.analysis.metrics.weight_spread import weight_spread
 from graphcollab.analysis.trial import Trial
 from graphcollab.methods.method import last_graph
 from graphcollab.report._terms import failures
-from graphcollab.report.values import Column, cell_text, mean_cell, number, text_table
+from graphcollab.report.values import mean_cell, number, text_table
 from graphcollab.train import Compute, Result
 
 REFERENCES = ("local", "l2c")
@@ -151,9 +151,7 @@ def summary_table(found: dict[str, Outcome], contenders: list[Contender], split:
         scale, digits = (100.0, 2) if told.share else (1.0, 4)
         metric = f"{told.metric}{' (%)' * told.share}{'' if told.higher_is_better else ', less is better'}"
         values = {name: scale * torch.tensor(score(told, name, split), dtype=torch.float64) for name in names}
-        means = [
-            failures(told, name) or cell_text(mean_cell(values[name]), Column("", "number", digits)) for name in names
-        ]
+        means = [failures(told, name) or mean_cell(values[name], digits).text for name in names]
         rows.append(
             [setting, metric, *means, *(difference(values[one], values[other], digits) for one, other in pairs)]
         )
@@ -210,7 +208,7 @@ def main() -> None:
         told = outcome.comparison
         print(f"\n{name}\n{report.results_table(told)}")
         for reference in [one for one in REFERENCES if one in told.chosen and len(told.chosen) > 1]:
-            print("\n" + report.paired_table(told, reference, over="seeds"))
+            print(f"\n{report.paired_table(told, reference, over='seeds')}")
         if outcome.weights:
             print("\n" + weight_table(outcome))
         print(flush=True)

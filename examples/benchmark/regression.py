@@ -109,7 +109,7 @@ def main() -> None:
         )
     print(report.results_table(comparison))
     if {"none"} < chosen.keys() and args.seeds > 1:
-        print("\n" + report.paired_table(comparison, "none", over="seeds"))
+        print(f"\n{report.paired_table(comparison, 'none', over='seeds')}")
     seconds = times(args)
     typical = statistics.median(seconds)
     print(f"\nDAC, cosine of updates, {args.rounds} rounds: {typical:.2f} s a run, {sum(seconds):.1f} s for all seeds")

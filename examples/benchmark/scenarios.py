@@ -182,7 +182,7 @@ def main() -> None:
         )
     print(report.results_table(found, reference=wanted[0]))
     if len(wanted) > 1:
-        print("\n" + report.paired_table(found, wanted[0], over="seeds"))
+        print(f"\n{report.paired_table(found, wanted[0], over='seeds')}")
     budget = args.budget or args.nodes * (args.nodes - 1) * args.rounds / 2
     print("\n" + budget_table(found, budget=budget))
     print("\nmethod: area under the ROC curve of weights for same-cluster pairs, weight inside the cluster; every seed")

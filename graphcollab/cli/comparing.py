@@ -42,8 +42,9 @@ from graphcollab.data.datasets.catalog import DATASETS, TABLES
 from graphcollab.data.table import open_table
 from graphcollab.persistence import LearnedGraph
 from graphcollab.persistence.history import History
+from graphcollab.report.comparison_answer import comparison_findings
 from graphcollab.report.inside import chosen_result
-from graphcollab.report.values import Table
+from graphcollab.report.values import Table, without_repeats
 from graphcollab.train import RecordGraph
 from graphcollab.train.start import candidates
 
@@ -179,16 +180,17 @@ def _compare(
 
 
 def _answer(found: Comparison) -> str:
-    parts = [report.results_table(found)]
+    tables, parts, told = [report.results_table(found)], list[str](), list[Finding]()
     if len(found.chosen) > 1:
-        parts.insert(0, report.comparison_answer(found, _reference(found)))
-        parts.append(report.paired_table(found, reference=_reference(found)))
+        told = comparison_findings(found, _reference(found))
+        parts.append(report.comparison_answer(found, _reference(found)))
+        tables.append(report.paired_table(found, reference=_reference(found)))
     if next(iter(found.results.values())).tasks.num_nodes <= FEW_SITES:
-        parts.append(str(report.site_table(found, reference=_local(found))))
+        tables += report.site_table(found, reference=_local(found)).tables
+    parts += map(str, without_repeats(tables, told))
     if LOCAL not in found.chosen:
         parts.append(f"Add {LOCAL} to --methods to compare with training alone.")
-    lines = "\n\n".join(part.rstrip() for part in parts).splitlines()
-    return "\n".join(line for k, line in enumerate(lines) if "  " in line or line not in lines[:k] or not line)
+    return "\n\n".join(parts)
 
 
 def _reference(found: Comparison) -> str:

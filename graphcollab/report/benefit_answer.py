@@ -33,7 +33,7 @@ from graphcollab.report.benefit_table import (
     scale_of,
     site_of,
 )
-from graphcollab.report.values import Column, bounded, cell_text, number, p_text, shown
+from graphcollab.report.values import number, p_text, shown
 from graphcollab.report.words import ADVICE, TEXTS, asked_of, explained, metric_in_words, metric_name, rows_used, say
 
 SHOWN = 8  # number of gains reported individually
@@ -97,9 +97,8 @@ def _best(benefit: Benefit) -> Iterator[Finding]:
     words["way"] = f"Of {many} ways tried, {way} does best:" if many > 1 else f"By {way}"
     if many > 1 and sign < 0:
         words["way"] = f"None of {many} ways tried gains; by the least bad, {way},"
-    write = bounded if benefit.relative else number
-    words["told"] = f"{write(sign * scale * best.gain, digits)}{_unit(benefit)}"
-    between = f" (95 % interval {write(low, digits)} … {write(high, digits)})" * (low == low)
+    words["told"] = f"{number(sign * scale * best.gain, digits)}{_unit(benefit)}"
+    between = f" (95 % interval {number(low, digits)} … {number(high, digits)})" * (low == low)
     yield say("best", best.by, {"gain": best.gain}, between=between, sure=_sure(benefit, best), **words)
 
 
@@ -155,8 +154,7 @@ def _means(benefit: Benefit) -> Iterator[Finding]:
 
 
 def _told(benefit: Benefit, gain: Gain) -> str:
-    scale, digits, _ = scale_of(benefit)
-    return cell_text(gain_cell(gain, scale), Column("", "gain", digits))
+    return gain_cell(benefit, gain).text
 
 
 def _sure(benefit: Benefit, gain: Gain) -> str:

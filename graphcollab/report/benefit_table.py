@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import numbered
 from graphcollab.analysis import Benefit, Gain
 from graphcollab.analysis.trial import SHARES
 from graphcollab.report._terms import best_way, noted
-from graphcollab.report.values import MISSING, Cell, Column, Table, decimals, shown, shown_in
+from graphcollab.report.values import MISSING, Cell, Table, count_cell, decimals, number_cell, shown, shown_in
 
 CLAIMED = ("gains", "loses")
 CONSTANT = "†"  # marks gains of constants that replaced models
@@ -71,12 +70,14 @@ def site_of(benefit: Benefit, name: str) -> str:
     return f"site {name}" if numbered(benefit.names) else name
 
 
-def gain_cell(gain: Gain, scale: float, subject: str = "") -> Cell:
-    """Return a gain with its interval as a cell, with a star if there is evidence."""
+def gain_cell(benefit: Benefit, gain: Gain, before: str = "", after: str = "") -> Cell:
+    """Return a gain with its interval as a cell, with a star if there is evidence, between two texts."""
     if math.isnan(gain.gain):
-        return Cell(subject=subject)
-    ends = (scale * gain.low, scale * gain.high)
-    return Cell(scale * gain.gain, interval=ends, star=gain.verdict in CLAIMED, subject=subject)
+        return Cell(f"{before} {MISSING}{after}".strip())
+    scale, digits, _ = scale_of(benefit)
+    ends, star = (scale * gain.low, scale * gain.high), gain.verdict in CLAIMED
+    cell = number_cell(scale * gain.gain, digits, interval=ends, signed=True, star=star)
+    return replace(cell, text=f"{before} {cell.text}{after}".strip())
 
 
 @shown
@@ -107,30 +108,32 @@ def benefit_values(benefit: Benefit) -> dict[str, Table]:
 
 def sites_of_benefit(benefit: Benefit) -> Table:
     """Return a row for every site: its metric alone, and its gain by the way to train with the best mean."""
-    (scale, digits, unit), (shown, of_alone, _) = scale_of(benefit), values_in(benefit)
+    (_, _, unit), (shown, of_alone, _) = scale_of(benefit), values_in(benefit)
     names, alone = [*benefit.names, "all sites"], (shown * benefit.scores["alone"].nanmean(0)).tolist()
     rows, many = [], benefit.about.get("rows") or {"train": benefit.train.tolist(), "test": benefit.test.tolist()}
     held, best = [*map(sum, zip(*many.values(), strict=True))], best_way(benefit)
-    ways = [] if best is None else [best.by]
+    ways, digits = [] if best is None else [best.by], decimals(alone) if of_alone is None else of_alone
     for name, size in zip(names, [*held, sum(held)], strict=True):
         own = {gain.by: gain for gain in [*benefit.gains, *benefit.overall] if gain.site == name}
-        gained = [replace(gain_cell(own[by], scale), mark=mark(benefit, by)) for by in ways]
-        rows.append([Cell(name), Cell(size), Cell(shown * own["together"].alone), *gained])
-    places = [decimals(alone) if some is None else some for some in (of_alone, digits)]
-    columns = [Column("site"), Column("rows", "count"), Column(f"alone, {of_metric(benefit)}", "number", places[0])]
-    columns += [Column(f"gain {by_whom(by)}{unit if benefit.relative else ''}", "gain", places[1]) for by in ways]
+        gained = [gain_cell(benefit, own[by], after=mark(benefit, by)) for by in ways]
+        rows.append([Cell(name), count_cell(size), number_cell(shown * own["together"].alone, digits), *gained])
+    columns = ["site", "rows", f"alone, {of_metric(benefit)}"]
+    columns += [f"gain {by_whom(by)}{unit if benefit.relative else ''}" for by in ways]
     return Table(columns, rows, [Finding("intervals", "gains", INTERVALS)], foot=1, caption="Every site")
 
 
 def _reference(benefit: Benefit) -> Table:
     """Return the mean metric over sites of scikit-learn's models, and their gain over training alone."""
-    (shown, digits, _), (scale, gain_digits, unit) = values_in(benefit), scale_of(benefit)
+    (shown, digits, _), (_, _, unit) = values_in(benefit), scale_of(benefit)
     title = f"over training alone{unit if benefit.relative else ''}"
-    columns = [Column("reference"), Column(f"mean {of_metric(benefit)}", "number", digits)]
-    rows = [[Cell(gain.by), Cell(shown * gain.score), gain_cell(gain, scale)] for gain in benefit.by_baseline]
+    columns = ["reference", f"mean {of_metric(benefit)}", title]
+    rows = [
+        [Cell(gain.by), number_cell(shown * gain.score, digits), gain_cell(benefit, gain)]
+        for gain in benefit.by_baseline
+    ]
     note = Finding("reference", "baseline", REFERENCE)
     caption = f"What a simple tool does on the same test rows, {of_metric(benefit)}"
-    return Table([*columns, Column(title, "gain", gain_digits)], rows, [note], caption=caption)
+    return Table(columns, rows, [note], caption=caption)
 
 
 def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
@@ -146,7 +149,7 @@ def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
     return [
         Finding("intervals", "gains", INTERVALS),
         *noted("alike", "splits", alike * any(cell.interval and math.isnan(cell.interval[0]) for cell in cells)),
-        *noted("constants", CONSTANT, stood * any(cell.mark for cell in cells)),
+        *noted("constants", CONSTANT, stood * any(CONSTANT in cell.text for cell in cells)),
         Finding("columns", "best single other, missed most, left out", COLUMNS),
         *noted("rivals", "column 'constant'", rivals * any(map(_rivals, every))),
         *noted("errors", "gains", errors * any(one.relative for one in every)),
@@ -154,48 +157,44 @@ def _notes(every: Sequence[Benefit], tables: Sequence[Table]) -> list[Finding]:
 
 
 def _table(benefit: Benefit) -> Table:
-    _, digits, unit = scale_of(benefit)
-    gain = partial(Column, form="gain", digits=digits)
-    titles = [f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
-    measured = [Column(title, "number", values_in(benefit)[1]) for title in titles]
-    columns = [Column("site"), Column("train", "count"), Column("test", "count"), *measured]
-    columns += [gain(f"gain {by_whom(arm)}{unit if benefit.relative else ''}") for arm in benefit.arms]
-    columns += [gain("best single other"), gain("missed most"), gain("left out")]
+    unit = scale_of(benefit)[2]
+    columns = ["site", "train", "test", f"alone, {of_metric(benefit)}", *["constant"] * _rivals(benefit)]
+    columns += [f"gain {by_whom(arm)}{unit if benefit.relative else ''}" for arm in benefit.arms]
+    columns += ["best single other", "missed most", "left out"]
     rows = [_row(benefit, k, site) for k, site in enumerate(benefit.names)]
-    totals = [Cell(round(float(some.sum()))) for some in (benefit.train, benefit.test)]
+    totals = [count_cell(round(float(some.sum()))) for some in (benefit.train, benefit.test)]
     for label, gained in (("all sites", benefit.overall), ("all, by samples", benefit.by_samples)):
         rows.append([Cell(label), *totals, *_cells(benefit, gained), *[Cell("")] * 3])
     return Table(columns, rows, foot=2, caption=f"Every site, {of_metric(benefit)}")
 
 
 def _row(benefit: Benefit, k: int, site: str) -> list[Cell]:
-    scale, gains = scale_of(benefit)[0], benefit.of(site)
+    (scale, digits, _), gains = scale_of(benefit), benefit.of(site)
     others = [gains[name] for name in benefit.names if name in gains and name != site]
     best = max(others, key=lambda gain: gain.gain, default=None)
     good = best is not None and best.gain > 0 and not benefit.by_constants("pairs")
     worth = benefit.worth[k].nan_to_num(-math.inf)
     most = int(worth.argmax())
     grouped = float(worth[most]) > 0 and not any(map(benefit.by_constants, ("together", "without")))
+    missed = number_cell(scale * float(worth[most]), digits, signed=True)
     return [
         Cell(site),
-        Cell(round(float(benefit.train[k]))),  # with groups, a mean over splits
-        Cell(round(float(benefit.test[k]))),
+        count_cell(round(float(benefit.train[k]))),  # with groups, a mean over splits
+        count_cell(round(float(benefit.test[k]))),
         *_cells(benefit, gains.values()),
-        gain_cell(best, scale, subject=site_of(benefit, best.by)) if best and good else Cell(),
-        Cell(scale * float(worth[most]), subject=site_of(benefit, benefit.names[most])) if grouped else Cell(),
-        Cell(scale * float(benefit.left_out[k])),
+        gain_cell(benefit, best, site_of(benefit, best.by)) if best and good else Cell(),
+        replace(missed, text=f"{site_of(benefit, benefit.names[most])} {missed.text}") if grouped else Cell(),
+        number_cell(scale * float(benefit.left_out[k]), digits, signed=True),
     ]
 
 
 def _cells(benefit: Benefit, gains: Iterable[Gain]) -> list[Cell]:
-    (scale, _, _), by = scale_of(benefit), {gain.by: gain for gain in gains}
+    (shown, digits, _), by = values_in(benefit), {gain.by: gain for gain in gains}
     arms = [by[arm] for arm in benefit.arms]
     means = [arms[0].alone, *[arms[0].constant] * _rivals(benefit)]
-    gained = [
-        replace(Cell() if benefit.untold(gain.by) else gain_cell(gain, scale), mark=mark(benefit, gain.by))
-        for gain in arms
-    ]
-    return [*(Cell(values_in(benefit)[0] * mean) for mean in means), *gained]
+    told = [replace(gain, gain=math.nan) if benefit.untold(gain.by) else gain for gain in arms]
+    gained = [gain_cell(benefit, gain, after=mark(benefit, gain.by)) for gain in told]
+    return [*(number_cell(shown * mean, digits) for mean in means), *gained]
 
 
 def _rivals(benefit: Benefit) -> bool:

@@ -14,7 +14,7 @@ from graphcollab.data.losses import constant_of
 from graphcollab.report._terms import better_at_the_end_only, failures, noted, sure_p_value, unequal_terms
 from graphcollab.report.site_table import SiteScores, results_by_name
 from graphcollab.report.tables import FEW_SEEDS
-from graphcollab.report.values import Column, cell_text, decimals, mean_cell, number, p_text, shown, shown_in
+from graphcollab.report.values import decimals, mean_cell, number, p_text, shown, shown_in
 from graphcollab.report.words import explained, metric_name
 from graphcollab.train import Result
 
@@ -119,7 +119,7 @@ def _no_better(comparison: Comparison, ranked: list[str]) -> tuple[list[str], st
 
 def _best_mean(comparison: Comparison, name: str) -> Finding:
     (scale, _, unit), digits = shown_in(comparison.share, 2), _digits(comparison)
-    mean = cell_text(mean_cell([scale * v for v in comparison.values(name)]), Column("", "number", digits))
+    mean = mean_cell([scale * v for v in comparison.values(name)], digits).text
     return Finding("best-mean", name, f"{name} has the best mean over sites, test {comparison.metric}{unit} {mean}.")
 
 

@@ -26,7 +26,7 @@ from graphcollab.data._values import factorized, is_number, lacks
 from graphcollab.data.table import open_table
 from graphcollab.data.tasks import Tasks
 from graphcollab.report._terms import FEW
-from graphcollab.report.values import Cell, Column, Table, decimals, number
+from graphcollab.report.values import Cell, Table, count_cell, decimals, number, number_cell
 
 MOST_SITES = 50  # maximum number of sites of a table in text
 TRAINABLE = 3  # minimum rows of a site: for training, for validation, and for testing
@@ -297,43 +297,44 @@ def sites_described(description: Description, most: int | None = None) -> Table:
     order = sorted(range(len(sites)), key=lambda k: (-odd[k], sites[k].rows))
     chosen = [sites[k] for k in sorted(order[:most])]
     if not classes:
-        digits = decimals([total.deviation if total.deviation > 0 else 1.0])
-        heads = [Column(f"mean {description.target}", "number", digits), Column("standard deviation", "number", digits)]
-        heads += [Column("events", "count")] * (total.events is not None)
+        heads = [f"mean {description.target}", "standard deviation", *["events"] * (total.events is not None)]
     elif len(classes) <= SHOWN:
-        heads = [Column(f"{description.target} = {name}", "count") for name in classes]
+        heads = [f"{description.target} = {name}" for name in classes]
     else:
-        heads = [Column("classes", "count"), Column("rarest class", "count")]
+        heads = ["classes", "rarest class"]
+    digits = decimals([total.deviation if total.deviation > 0 else 1.0])
 
     def row(site: SiteRows) -> list[Cell]:
         if not classes:
-            target = [Cell(site.mean), Cell(site.deviation), *[Cell(site.events)] * (site.events is not None)]
+            target = [number_cell(one, digits) for one in (site.mean, site.deviation)]
+            target += [] if site.events is None else [count_cell(site.events)]
         elif len(classes) <= SHOWN:
-            target = [Cell(site.classes.get(name, 0)) for name in classes]
+            target = [count_cell(site.classes.get(name, 0)) for name in classes]
         else:
             rarest = min(site.classes, key=site.classes.__getitem__)
             many = site.classes[rarest]
-            target = [Cell(len(site.classes)), Cell(many, subject=f"{rarest}:", unit="row" + "s" * (many != 1))]
+            target = [count_cell(len(site.classes)), Cell(f"{rarest}: {many:,} row{'s' * (many != 1)}", many)]
         odd = Cell("; ".join(map(str, site.odd)))
-        return [Cell(site.name), Cell(site.rows), *target, Cell(100 * site.missing), odd]
+        return [Cell(site.name), count_cell(site.rows), *target, number_cell(100 * site.missing, 1), odd]
 
     left = len(sites) - len(chosen)
     said = f"Of {len(sites)} sites the {len(chosen)} oddest and smallest are shown; {left} are left out."
-    columns = [Column("site"), Column("rows", "count"), *heads, Column("missing (%)", "number", 1), Column("odd")]
-    table = Table(columns, [*map(row, chosen), row(total)], foot=1, caption="Every site")
+    table = Table(
+        ["site", "rows", *heads, "missing (%)", "odd"], [*map(row, chosen), row(total)], foot=1, caption="Every site"
+    )
     return table.noting(Finding("sites", "table", said, {"left_out": left})) if left else table
 
 
 def columns_described(description: Description) -> Table:
     """Return the table of the input columns."""
-    shares = [Column(f"{what} (%)", "number", 1) for what in ("missing", "most at a site")]
-    heads = [Column("column"), Column("kind"), *shares, Column("values")]
+    heads = ["column", "kind", "missing (%)", "most at a site (%)", "values"]
 
     def row(one: ColumnValues) -> list[Cell]:
         ends, named = [number(end, None) for end in one.ends if not math.isnan(end)], few([*one.categories])
         values = f"{len(one.categories)}: {named}" if one.categories else " to ".join(ends)
-        worst = Cell(100 * one.most_missing, subject=one.site) if one.site else Cell()
+        most = 100 * one.most_missing
+        worst = Cell(f"{one.site} {number(most, 1)}", most) if one.site else Cell()
         kind = "categories" if one.categories else "numbers"
-        return [Cell(one.name), Cell(kind), Cell(100 * one.missing), worst, Cell(values)]
+        return [Cell(one.name), Cell(kind), number_cell(100 * one.missing, 1), worst, Cell(values)]
 
     return Table(heads, [*map(row, description.columns)], caption="Every column to predict from")

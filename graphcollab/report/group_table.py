@@ -24,7 +24,7 @@ from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
 from graphcollab.report._terms import noted, weighted
 from graphcollab.report.site_table import SMALL, results_by_name
-from graphcollab.report.values import Cell, Column, Table, shown, shown_in
+from graphcollab.report.values import Cell, Table, count_cell, number_cell, shown, shown_in
 from graphcollab.train import Result
 
 FEW, MOST = 6, 20  # maximum number of distinct numbers that are groups themselves, and of words with a row
@@ -70,12 +70,12 @@ def group_table(
     owner = tasks.splits["test"].owner
     names, codes = _groups(_values(tasks, frame, column), bands)
     kinds, counts = (one.tolist() for one in codes.unique(return_counts=True))
-    columns, many = [Column(column), Column("rows", "count")], len(kinds) * len(results) * len(judged)
-    cells = [[Cell(names[kind]), Cell(size)] for kind, size in zip(kinds, counts, strict=True)]
+    columns, many = [column, "rows"], len(kinds) * len(results) * len(judged)
+    cells = [[Cell(names[kind]), count_cell(size)] for kind, size in zip(kinds, counts, strict=True)]
     for (name, result), metric in product(results.items(), judged):
         judge, sign = judging(metric, result.env.engine.objective), 1 if metric.higher_is_better else -1
         scale, digits, unit = shown_in(metric.name in SHARES, 1)
-        columns.append(Column(f"{name} {metric.name}{unit}", "number", digits))
+        columns.append(f"{name} {metric.name}{unit}")
         samples, within = _tested(result), owner if metric.name in RANKS else torch.zeros_like(owner)
         for row, kind, size in zip(cells, kinds, counts, strict=True):
             value, own = _drawn(judge, samples, codes == kind, within, resamples, kind)
@@ -83,7 +83,7 @@ def group_table(
             low, high = (scale * percentile_interval(own, 1 - LEVEL)).tolist()
             best = float((sign * percentile_interval(own - others, 1 - LEVEL / many)).max())
             ends = (low, high) if low < high else None
-            row.append(Cell(scale * value, interval=ends, star=best < 0 and size >= SMALL and not grouped))
+            row.append(number_cell(scale * value, digits, ends, star=best < 0 and size >= SMALL and not grouped))
     ranks = " (only rows of one site are ranked against each other)" * any(one.name in RANKS for one in judged)
     said = (
         f"test rows of all sites together{ranks}, seed {first.env.seed}; in brackets 95 % bootstrap intervals, with "

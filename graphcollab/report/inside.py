@@ -28,7 +28,7 @@ from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Rows
 from graphcollab.engine.modules import copy_module
 from graphcollab.report._terms import noted, weighted
-from graphcollab.report.values import Cell, Column, Table, mean_cell, shown, shown_in
+from graphcollab.report.values import Cell, Table, mean_cell, number_cell, shown, shown_in
 from graphcollab.train import Result
 from graphcollab.train.run import run
 
@@ -79,15 +79,16 @@ def importance_table(
     same = {column: alike(inputs) for column, inputs in inputs_of(tasks)}
     found = dict(sorted(found.items(), key=lambda item: -float(item[1].nanmean())))
     digits = _decimals(torch.cat([*found.values()]), 3) if digits is None else digits
-    columns, notes = _site_columns(tasks, "test", 6, digits)
+    columns, notes = _site_columns(tasks, "test", 6)
     known = {column: of.masked_fill(same[column], torch.nan)[:, [*columns]] for column, of in found.items()}
-    body = [[Cell(one), mean_cell(of.nanmean(1)), *map(mean_cell, known[one].T)] for one, of in found.items()]
+    means = {one: [of.nanmean(1), *known[one].T] for one, of in found.items()}
+    body = [[Cell(one), *(mean_cell(values, digits) for values in of)] for one, of in means.items()]
     said = (
         f"by how much the test {judged.name} of {name} gets worse{', in points,' * (scale > 1)} where a column is "
         f"shuffled among the rows of each site, on seed {result.env.seed}; ± is the standard deviation over {repeats} "
         "shuffles, and says nothing of other rows or models; columns that say the same stand in for each other"
     )
-    heads = [Column("column"), Column("mean over sites", "number", digits), *columns.values()]
+    heads = ["column", "mean over sites", *columns.values()]
     none = "–: all test rows of the site have the same value, or the metric is not defined there"
     unknown = noted("alike", "columns", none * any(bool(of.isnan().any()) for of in known.values()))
     notes = [Finding("importance", name, said), *unknown, *weighted(tasks), *notes]
@@ -137,14 +138,14 @@ def coefficient_table(
         ends = torch.stack([middle, middle - wide, middle + wide], 1).tolist()
         ends = ends[:1] if torch.allclose(middle, middle[:1], rtol=1e-4) else ends  # one number if sites are equal
         digits = _decimals(wide, 2)
-        rows.append([Cell(row), *(Cell(mean, interval=(low, high), digits=digits) for mean, low, high in ends)])
+        rows.append([Cell(row), *(number_cell(mean, digits, (low, high)) for mean, low, high in ends)])
     said = (
         f"by how much {_output(tasks)} changes with a unit of a column, or from one category to another, in the models "
         f"of {name} on seed {result.env.seed}; in brackets {100 * LEVEL:g} % intervals by {resamples} runs on rows "
         "drawn anew: of fits stopped as early as these, with settings as they are, at these sites"
     )
     said += "; – where all sites have the same" * (bool(columns) and any(len(row) == 2 for row in rows))
-    heads = [Column("column"), Column("all sites alike" if alike else "mean over sites", "number")]
+    heads = ["column", "all sites alike" if alike else "mean over sites"]
     notes = [Finding("coefficients", name, said), *notes]
     return Table([*heads, *columns.values()], rows, notes, caption=f"Coefficients of {name}")
 
@@ -172,14 +173,12 @@ def inputs_of(tasks: Tasks) -> list[tuple[str, slice]]:
     return [(one.name, slice(*ends)) for one, ends in zip(tasks.preparation.columns, pairwise(ends), strict=True)]
 
 
-def _site_columns(
-    tasks: Tasks, split: str, most: int, digits: int | None = None
-) -> tuple[dict[int, Column], list[Finding]]:
-    """Return table columns for sites, the ones with most samples in a split if there are many, with a note about it."""
+def _site_columns(tasks: Tasks, split: str, most: int) -> tuple[dict[int, str], list[Finding]]:
+    """Return the names of sites that have a column, the largest if there are many, with a note."""
     many = tasks.num_nodes
     kept = sorted(tasks.sizes(split).argsort(descending=True, stable=True)[:most].tolist())
     said = f"of {many} sites those {most} with the most {split} rows have a column" * (many > most)
-    return {k: Column(tasks.names[k], "number", digits) for k in kept}, noted("sites", "columns", said)
+    return {k: tasks.names[k] for k in kept}, noted("sites", "columns", said)
 
 
 def _decimals(values: Tensor, significant: int) -> int:

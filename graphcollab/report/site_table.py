@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -29,7 +30,7 @@ from graphcollab.data.losses import predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.persistence.history import in_deviations
 from graphcollab.report._terms import noted, unequal_terms, weighted, with_few
-from graphcollab.report.values import Cell, Column, Table, decimals, shown, shown_in
+from graphcollab.report.values import Cell, Table, count_cell, decimals, number_cell, shown, shown_in
 from graphcollab.train import Result
 from graphcollab.train.fingerprint import digests
 
@@ -110,34 +111,35 @@ class SiteScores:
     def _table(self, m: int) -> Table:
         """Return the table of a metric: values, differences, and two rows of means at the end."""
         first, metric = self._first, self._first.metrics[m].name
-        rows = [[Cell(name), Cell(size)] for name, size in zip(first.names, first.sizes.tolist(), strict=True)]
+        rows = [[Cell(name), count_cell(size)] for name, size in zip(first.names, first.sizes.tolist(), strict=True)]
         plain, weighted, counted = [Cell("mean"), Cell("")], [], torch.zeros(len(rows), dtype=torch.bool)
-        columns = [Column("site"), Column("samples", "number", 0)]
+        columns = ["site", "samples"]
         for column, values, by in self._columns(m):
+            write = partial(number_cell, digits=shown_in(metric in SHARES, 1)[1], signed=len(by) > 1)
             known = torch.stack([scores.counted(metric) for scores in by]).all(0)
             lost = any(bool((scores.loss.isinf() & scores.members).any()) for scores in by)
-            plain.append(_mean(values[:, 0], torch.ones(len(rows)), known, lost))
-            weighted.append(_mean(values[:, 0], first.sizes, known, lost))
+            plain.append(_mean(write, values[:, 0], torch.ones(len(rows)), known, lost))
+            weighted.append(_mean(write, values[:, 0], first.sizes, known, lost))
             counted |= known
             columns.append(column)
             for row, value in zip(rows, values.tolist(), strict=True):
-                row.append(_cell(value))
-        by_samples = [Cell("mean, by samples"), Cell(int(first.sizes[counted].sum())), *weighted]
+                row.append(_cell(write, value))
+        by_samples = [Cell("mean, by samples"), count_cell(int(first.sizes[counted].sum())), *weighted]
         return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every site, {metric}")
 
-    def _columns(self, m: int) -> Iterator[tuple[Column, Tensor, list[Scores]]]:
-        """Yield values and interval ends, [K, 3], of all methods and differences, with their scores."""
+    def _columns(self, m: int) -> Iterator[tuple[str, Tensor, list[Scores]]]:
+        """Yield titles, values and interval ends, [K, 3], of all methods and differences, with their scores."""
         metric = self._first.metrics[m]
         share = metric.name in SHARES
-        scale, digits, unit = shown_in(share, 1)
+        scale, _, unit = shown_in(share, 1)
         for method, scores in self.scores.items():
             values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
             title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
-            yield Column(title, "number", digits), scale * values, [scores]
+            yield title, scale * values, [scores]
         for method, values in self.differences.items():
             title = f"{method} − {self.reference}, {'points' if share else metric.name}"
             both = [self.scores[method], self.scores[str(self.reference)]]
-            yield Column(title, "signed", digits), scale * values[m], both
+            yield title, scale * values[m], both
 
     def _limits(self) -> Iterator[Finding]:
         first, every = self._first, self.scores.items()
@@ -173,16 +175,17 @@ def _missing(scores: Scores, metric: Metric, k: int) -> str:
     return "all resamples alike, or without a value"
 
 
-def _mean(values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
+def _mean(write: Callable[..., Cell], values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
     """Return the weighted mean of known values [K], empty if a model has diverged."""
     weight = weight.double()[known]
-    note = f"{int(known.sum())} of {len(known)} sites" * (not bool(known.all()))
-    return Cell(None if lost else float((weight * values[known]).sum() / weight.sum()), note=note)
+    cell = Cell() if lost else write(float((weight * values[known]).sum() / weight.sum()))
+    note = f" ({int(known.sum())} of {len(known)} sites)" * (not bool(known.all()))
+    return replace(cell, text=cell.text + note)
 
 
-def _cell(value: Sequence[float]) -> Cell:
+def _cell(write: Callable[..., Cell], value: Sequence[float]) -> Cell:
     mean, low, high = value
-    return Cell(mean, interval=None if math.isnan(low) else (low, high))
+    return write(mean, interval=None if math.isnan(low) else (low, high))
 
 
 def sites_of_comparison(sites: SiteScores, reference: str) -> Table:
@@ -197,12 +200,12 @@ def sites_of_comparison(sites: SiteScores, reference: str) -> Table:
     for k, name in enumerate(first.names):
         told = (scale * gains[best[k], k]).tolist()
         better = sign * told[0] > 0
-        way = [Cell(others[best[k]]), _cell(told)] if better else [Cell(reference), Cell()]
-        rows.append([Cell(name), Cell(int(first.sizes[k])), Cell(scale * float(values[k])), *way])
+        gain = _cell(partial(number_cell, digits=places, signed=True), told)
+        way = [Cell(others[best[k]]), gain] if better else [Cell(reference), Cell()]
+        own = number_cell(scale * float(values[k]), places)
+        rows.append([Cell(name), count_cell(int(first.sizes[k])), own, *way])
     title = f"difference to {reference}, {'points' if scale > 1 else metric.name}"
-    columns = [Column("site"), Column("test rows", "count")]
-    columns += [Column(f"{reference}, {metric.name}{unit}", "number", places), Column("did best")]
-    columns += [Column(title, "signed", places)]
+    columns = ["site", "test rows", f"{reference}, {metric.name}{unit}", "did best", title]
     said = "What did best at a site may have by chance: no advice. In brackets 95 % intervals, on the last seed."
     return Table(columns, rows, [Finding("best-way", "sites", said)], caption=f"Every site, {metric.name}")
 

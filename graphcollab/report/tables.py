@@ -24,7 +24,19 @@ from graphcollab.analysis.shared_samples import Over
 from graphcollab.analysis.trial import METRIC_COLUMNS
 from graphcollab.persistence.history import in_deviations
 from graphcollab.report._terms import FEW, agreement, better_at_the_end_only, failures, noted, unequal_terms, weighted
-from graphcollab.report.values import MISSING, Cell, Column, Table, mean_cell, shown, shown_in
+from graphcollab.report.values import (
+    MISSING,
+    Cell,
+    Table,
+    byte_size,
+    count_cell,
+    mean_cell,
+    number,
+    number_cell,
+    p_text,
+    shown,
+    shown_in,
+)
 
 IN_PERCENT = (*METRIC_COLUMNS, "validation", "mean_std_over_seeds")
 METHODS = "Every method, in the mean over sites"
@@ -36,7 +48,7 @@ FEW_SEEDS = {
 
 
 @shown
-def results_table(comparison: Comparison, settings: bool = True, reference: str | None = None) -> str:
+def results_table(comparison: Comparison, settings: bool = True, reference: str | None = None) -> Table:
     """Return mean test metric, worst 10 %, worst 20 % and spread over sites, bytes and seconds of every method.
 
     It extends Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
@@ -64,63 +76,61 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
         <BLANKLINE>
         ± is the standard deviation over 2 seeds
     """
-    return str(results_values(comparison, settings, reference))
-
-
-def results_values(comparison: Comparison, settings: bool = True, reference: str | None = None) -> Table:
-    """Return the table of `results_table`."""
     columns = [*_columns(comparison, settings, reference)]
     rows = [[cell(name, row) for _, cell in columns] for name, row in comparison.rows().items()]
-    return Table([column for column, _ in columns], rows, _notes_of_results(comparison, reference), caption=METHODS)
+    return Table([title for title, _ in columns], rows, _notes_of_results(comparison, reference), caption=METHODS)
 
 
-def _columns(comparison: Comparison, settings: bool, reference: str | None) -> Iterator[tuple[Column, CellOf]]:
-    """Yield columns, each with a function from a method's name and its row in `Comparison.rows` to a cell."""
+def _columns(comparison: Comparison, settings: bool, reference: str | None) -> Iterator[tuple[str, CellOf]]:
+    """Yield titles, each with a function from a method's name and its row in `Comparison.rows` to a cell."""
     rows = [*comparison.rows().values()]
     scale, digits, unit = shown_in(comparison.share, 2)
 
-    def number(key: str, scale: float = 1.0) -> CellOf:
-        return lambda _, row: Cell(scale * row[key])
+    def number(key: str, digits: int | None, scale: float = 1.0) -> CellOf:
+        return lambda _, row: number_cell(scale * row[key], digits)
+
+    def count(key: str) -> CellOf:
+        return lambda _, row: count_cell(row[key])
 
     def mean(name: str, _: Mapping[str, Any]) -> Cell:
         failed = failures(comparison, name)
-        return Cell(failed) if failed else mean_cell([scale * value for value in comparison.values(name)])
+        return Cell(failed) if failed else mean_cell([scale * value for value in comparison.values(name)], digits)
 
-    yield Column("method"), lambda name, _: Cell(name)
-    yield Column(f"mean test {comparison.metric}{unit}", "number", digits), mean
+    yield "method", lambda name, _: Cell(name)
+    yield f"mean test {comparison.metric}{unit}", mean
     if reference is not None:
-        yield Column("test loss", "number"), lambda name, _: Cell(fmean(t.test_loss for t in comparison.chosen[name]))
-        yield Column("improved (%)", "number", 1), lambda name, _: _improved(comparison, name, reference)
+        yield "test loss", lambda name, _: number_cell(fmean(t.test_loss for t in comparison.chosen[name]))
+        yield "improved (%)", lambda name, _: _improved(comparison, name, reference)
     if any(row["isolated"] for row in rows):
-        yield Column("isolated", "count"), number("isolated")
+        yield "isolated", count("isolated")
     if any(row["findings"] for row in rows):
-        yield Column("found"), lambda _, row: Cell(_on_seeds(row["findings"], len(row["per_seed"])) or MISSING)
+        yield "found", lambda _, row: Cell(_on_seeds(row["findings"], len(row["per_seed"])) or MISSING)
     if any(row["nodes"] < row["of_nodes"] for row in rows):
-        yield Column("sites", "count"), lambda _, row: _nodes(row)
+        yield "sites", lambda _, row: _nodes(row)
     known = [(row["nodes"], row["of_nodes"]) for row in rows if row["nodes"] == row["nodes"]]
     for share in worst_shown(*min(known, default=(math.nan, math.nan))):
-        yield Column(f"worst {share} %", "number", digits), number(f"worst{share}", scale)
-    yield Column("std over sites", "number", digits), number("std", scale)
+        yield f"worst {share} %", number(f"worst{share}", digits, scale)
+    yield "std over sites", number("std", digits, scale)
     if any(row["local_steps"] > 0 for row in rows):
-        yield Column("rounds", "count"), number("rounds")
-        yield Column("local steps", "count"), number("local_steps")
+        yield "rounds", count("rounds")
+        yield "local steps", count("local_steps")
     if any(row["models"] > 1 for row in rows):
-        yield Column("models", "number", 0), number("models")
-    yield Column("sent per site", "bytes"), number("bytes_per_node")
-    yield Column("seconds", "number", 1), number("seconds")
+        yield "models", number("models", 0)
+    yield "sent per site", lambda _, row: Cell(byte_size(row["bytes_per_node"]), row["bytes_per_node"])
+    yield "seconds", number("seconds", 1)
     if settings and any(any(row["settings"]) for row in rows):
-        yield Column("setting"), lambda _, row: _setting(row)
+        yield "setting", lambda _, row: _setting(row)
 
 
 def _improved(comparison: Comparison, name: str, reference: str) -> Cell:
     better = comparison.improved(name, reference)
-    return Cell() if name == reference else Cell(100 * sum(better) / len(better))
+    return Cell() if name == reference else number_cell(100 * sum(better) / len(better), 1)
 
 
 def _nodes(row: Mapping[str, Any]) -> Cell:
     most = max((one.get("nodes", math.nan) for one in row["per_seed"]), default=math.nan)
     upto = f"to {most} " if most > row["nodes"] else ""
-    return Cell() if math.isnan(row["nodes"]) else Cell(row["nodes"], unit=f"{upto}of {row['of_nodes']}")
+    return Cell() if math.isnan(row["nodes"]) else count_cell(row["nodes"], f"{upto}of {row['of_nodes']}")
 
 
 def _setting(row: Mapping[str, Any]) -> Cell:
@@ -170,7 +180,7 @@ def paired_table(
     column: str = "mean",
     confidence: Annotated[float, Real(above=0, below=1)] = 0.95,
     over: Over = None,
-) -> str:
+) -> Table:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
     Notes below state whether intervals are corrected for samples that seeds share, and other causes of differences,
@@ -191,13 +201,6 @@ def paired_table(
         -------------------  -----  -------------  -------  ---------
         l2c                  +3.00  −1.97 … +7.97     0.12     3 of 3
     """
-    return str(paired_values(comparison, reference, column, confidence, over))
-
-
-def paired_values(
-    comparison: Comparison, reference: str, column: str = "mean", confidence: float = 0.95, over: Over = None
-) -> Table:
-    """Return the table of `paired_table`."""
     if reference not in comparison.chosen:
         raise UnknownError(
             "reference", f"there is no method {reference!r} to compare with; there are {sorted(comparison.chosen)}"
@@ -215,19 +218,19 @@ def paired_values(
             continue
         found = comparison.paired(name, reference, column, confidence, over)
         pairs = zip(comparison.values(name, column), comparison.values(reference, column), strict=True)
-        better = Cell(sum(sign * (one - other) > 0 for one, other in pairs), unit=f"of {found.n}")
+        better = count_cell(sum(sign * (one - other) > 0 for one, other in pairs), f"of {found.n}")
         ends = (max(found.low, -1), min(found.high, 1)) if points else (found.low, found.high)
-        interval, p_value = Cell(interval=(scale * ends[0], scale * ends[1])), Cell(found.p_value)
+        low, high = (number(scale * end, digits, signed=True) for end in ends)
+        interval = Cell(f"{low} … {high}", interval=(scale * ends[0], scale * ends[1]))
+        p_value = Cell(p_text(found.p_value).removeprefix("p ").removeprefix("= ").replace("< ", "<"), found.p_value)
         if math.isnan(found.low):
             interval, p_value = Cell(), Cell()
             alike += [name] * (found.p_value == found.p_value)
         else:
             judged.append(name)
-        rows.append([Cell(name), Cell(scale * found.mean), interval, p_value, better])
-    titles = column, f"{100 * confidence:.4g} % interval"
-    signed = [Column(title, "signed", digits) for title in titles]
-    columns = [Column(f"minus {reference}{', points' * points}"), *signed, Column("p-value", "p-value")]
-    columns += [Column("better on", "count")]
+        rows.append([Cell(name), number_cell(scale * found.mean, digits, signed=True), interval, p_value, better])
+    columns = [f"minus {reference}{', points' * points}", column, f"{100 * confidence:.4g} % interval"]
+    columns += ["p-value", "better on"]
     seeds = len(comparison.chosen[reference])
     of = comparison.metric if column in METRIC_COLUMNS[:3] else column
     less = f"of {of} less is better, so − is an improvement on {reference}" * (sign < 0)

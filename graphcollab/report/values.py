@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,9 +15,7 @@ from graphcollab._base.findings import Finding
 from graphcollab._base.ranges import printable
 from graphcollab.analysis.metrics.edges import SHARED
 
-Form: TypeAlias = Literal["text", "number", "signed", "gain", "bytes", "count", "p-value"]
 MISSING = "–"
-MOST_PERCENT = 1000.0  # larger percentages are reported only as exceeding this
 MOST_DECIMALS, LEAST_P = 12, 0.001
 
 shown = checked_with(
@@ -36,43 +34,23 @@ shown = checked_with(
 
 @dataclass(frozen=True)
 class Cell:
-    """A value of a table: a number or words; None and NaN are shown as missing.
+    """A cell of a table: its ``text``, and the number that it shows, if it does: its ``value``, for sorting and JSON.
 
-    ``unit`` follows the number, ``subject`` precedes it, and ``note`` follows in brackets; ``spread`` is a standard
-    deviation over seeds or runs, ``star`` marks evidence, ``mark`` is a symbol that a note below the table explains,
-    and ``digits`` overrides the column's decimals.
+    ``interval`` has the ends of an interval, ``spread`` is a standard deviation over seeds or runs, and ``star`` marks
+    evidence; they are part of the text.
     """
 
-    value: float | str | None = None
-    unit: str = ""
-    spread: float | None = None
+    text: str = MISSING
+    value: float | None = None
     interval: tuple[float, float] | None = None
+    spread: float | None = None
     star: bool = False
-    mark: str = ""
-    subject: str = ""
-    note: str = ""
-    digits: int | None = None
 
     @property
     def order(self) -> float | None:
         """The sort key of the cell, if any."""
         value = self.interval[0] if self.value is None and self.interval else self.value
-        return None if isinstance(value, str) or value is None or math.isnan(value) else value
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table.
-
-    Args:
-        title: Heading, with the unit.
-        form: Format of its numbers.
-        digits: Decimals of ``"number"``, ``"signed"`` and ``"gain"``; None: four significant digits.
-    """
-
-    title: str
-    form: Form = "text"
-    digits: int | None = None
+        return None if value is None or math.isnan(value) else value
 
 
 @dataclass(frozen=True)
@@ -80,14 +58,14 @@ class Table:
     """A table.
 
     Args:
-        columns: The columns; the first names the rows.
+        columns: Titles of the columns, with units; the first column names the rows.
         rows: Cells; cells absent at the end of a row are missing.
         notes: Findings below the table.
         foot: Number of rows of means at the end, which stay below the others when sorting.
         caption: Description of the contents.
     """
 
-    columns: Sequence[Column]
+    columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     notes: Sequence[Finding] = ()
     foot: int = 0
@@ -97,45 +75,64 @@ class Table:
         """Return the table with additional notes."""
         return replace(self, notes=[*self.notes, *notes])
 
+    @property
+    def words(self) -> list[bool]:
+        """Whether each column is without numbers."""
+        return [all(row[k].order is None for row in self.rows if k < len(row)) for k in range(len(self.columns))]
+
     def records(self) -> list[dict[str, Any]]:
         """Return the rows by column title, for JSON; intervals as [low, high]."""
         found = []
         for row in self.rows:
-            cells = {column.title: cell for column, cell in zip(self.columns, row, strict=False)}
+            cells = dict(zip(self.columns, row, strict=False))
             ends = {f"{name}, 95 %": list(cell.interval) for name, cell in cells.items() if cell.interval}
-            found.append({name: cell.value for name, cell in cells.items()} | ends)
+            values = {name: cell.text if cell.value is None else cell.value for name, cell in cells.items()}
+            found.append({name: None if value == MISSING else value for name, value in values.items()} | ends)
         return found
 
     def __str__(self) -> str:
-        rows = [[*map(cell_text, row, self.columns)] for row in self.rows]
-        text = text_table([column.title for column in self.columns], rows)
+        text = text_table(self.columns, [[cell.text for cell in row] for row in self.rows])
         return "\n".join([text, *[""] * bool(self.notes), *(printable(str(note)) for note in self.notes)])
 
 
-def mean_cell(values: Sequence[float] | Tensor) -> Cell:
+def without_repeats(tables: Sequence[Table], told: Sequence[Finding] = ()) -> list[Table]:
+    """Return tables without the notes that were told before, or below an earlier table."""
+    found, told = [], [*told]
+    for table in tables:
+        new = [note for note in table.notes if note not in told]
+        told += new
+        found.append(replace(table, notes=new))
+    return found
+
+
+def number_cell(
+    value: float,
+    digits: int | None = None,
+    interval: tuple[float, float] | None = None,
+    spread: float | None = None,
+    signed: bool = False,
+    star: bool = False,
+) -> Cell:
+    """Return a number as a cell, such as ``"+3.0 (+1.0 … +5.0)*"`` or ``"3.0 ± 0.1"``; see `number` for ``digits``."""
+    text = number(value, digits, signed)
+    if spread is not None:
+        text += f" ± {number(spread, digits)}"
+    if interval is not None and text != MISSING:
+        text += f" ({' … '.join(number(end, digits, signed) for end in interval)})"
+    return Cell(text + "*" * star, value, interval, spread, star)
+
+
+def count_cell(count: float, unit: str = "") -> Cell:
+    """Return a count as a cell, with a decimal if it is a mean."""
+    text = MISSING if math.isnan(count) else f"{count:,.{0 if float(count).is_integer() else 1}f}"
+    return Cell(f"{text} {unit}".rstrip(), count)
+
+
+def mean_cell(values: Sequence[float] | Tensor, digits: int | None = None) -> Cell:
     """Return the mean of values [S] with their standard deviation, if there are several."""
     values = torch.as_tensor(values, dtype=torch.float64)
     several = len(values) > 1 and not bool(values.isnan().any())
-    return Cell(float(values.mean()), spread=float(values.std()) if several else None)
-
-
-def cell_text(cell: Cell, column: Column) -> str:
-    """Format a cell, such as ``"Genf +3.0 (+1.0 … +5.0)*"``."""
-    digits = column.digits if cell.digits is None else cell.digits
-
-    def written(value: float | str | None) -> str:
-        if isinstance(value, str):
-            return value
-        return MISSING if value is None or math.isnan(value) else FORMS[column.form](value, digits)
-
-    ends = " … ".join(map(written, cell.interval or ()))
-    if cell.value is None and ends:
-        return ends
-    text = written(cell.value)
-    if text != MISSING:
-        text += f" ± {written(cell.spread)}" * (cell.spread is not None) + f" ({ends})" * bool(ends)
-    note = f" ({cell.note})" if cell.note else ""
-    return " ".join(filter(None, [cell.subject, text, cell.unit])) + "*" * cell.star + cell.mark + note
+    return number_cell(float(values.mean()), digits, spread=float(values.std()) if several else None)
 
 
 def number(value: float, digits: int | None, signed: bool = False) -> str:
@@ -167,18 +164,6 @@ def p_text(p_value: float) -> str:
     return "p < 0.001" if p_value < LEAST_P else f"p = {p_value:.2g}"
 
 
-def gain_text(value: float, digits: int | None) -> str:
-    """Format a gain, in percent if ``digits`` is given."""
-    return number(value, digits, signed=True) if digits is None else bounded(value, digits, signed=True)
-
-
-def bounded(value: float, digits: int | None, signed: bool = False) -> str:
-    """Format a percentage; above the maximum, only state that it is exceeded."""
-    if abs(value) <= MOST_PERCENT or math.isnan(value):
-        return number(value, digits, signed)
-    return f"{'<' if value < 0 else '>'}{number(math.copysign(MOST_PERCENT, value), 0, signed)}"
-
-
 def byte_size(count: float) -> str:
     """Format a number of bytes with a decimal unit."""
     if math.isnan(count):
@@ -188,17 +173,6 @@ def byte_size(count: float) -> str:
     while round(count, 1 if power else 0) >= 1000 and power < len(units) - 1:
         count, power = count / 1000, power + 1
     return f"{count:.{1 if power else 0}f} {units[power]}"
-
-
-FORMS: Mapping[Form, Callable[[float, int | None], str]] = {
-    "text": lambda value, _: f"{value}",
-    "number": number,
-    "signed": lambda value, digits: number(value, digits, signed=True),
-    "gain": gain_text,
-    "bytes": lambda value, _: byte_size(value),
-    "count": lambda value, _: f"{value:,.{0 if float(value).is_integer() else 1}f}",
-    "p-value": lambda value, _: p_text(value).removeprefix("p ").removeprefix("= ").replace("< ", "<"),
-}
 
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

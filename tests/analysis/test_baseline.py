@@ -149,7 +149,7 @@ def test_compare_has_them_as_rows(tasks):
         assert found.values("sklearn pooled")[seed] == pytest.approx(float(expected.mean()))
     mean = sum(a - b for a, b in zip(found.values("sklearn pooled"), found.values("local"), strict=True)) / 2
     assert found.paired("sklearn pooled", "local").mean == pytest.approx(mean)
-    for text in (results_table(found), paired_table(found)):
+    for text in (str(results_table(found)), str(paired_table(found))):
         assert all(name in text for name in BASELINES)
     assert "sklearn" not in str(site_table(found))
     accuracy_curves(found)

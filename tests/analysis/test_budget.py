@@ -144,7 +144,7 @@ def test_a_comparison_gives_equal_work_and_shows_it() -> None:
         "ditto": [5, 10],
     }
     assert {many[0].local_steps for many in found.chosen.values()} == {20.0}
-    lines = report.results_table(found).splitlines()
+    lines = str(report.results_table(found)).splitlines()
     assert "rounds  local steps  models  sent per site" in lines[0]
     told = lines[3].split()  # of CoBo, which sends "… kB"
     assert told[-6:-3] == ["20", "20", "1"]

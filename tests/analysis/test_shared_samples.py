@@ -140,14 +140,14 @@ def test_corrected_by_hand(comparison):
     assert plain.p_value == pytest.approx(float(stats.ttest_1samp([1, 2, 3, 6], 0).pvalue))
     assert plain.ratio == 0
     with raises("value", "over", "'samples'", "'partitions'"):
-        report.paired_table(comparison, over="partitions")
+        str(report.paired_table(comparison, over="partitions"))
 
 
 def test_the_table_says_what_was_done(comparison):
-    told = report.paired_table(comparison).splitlines()
+    told = str(report.paired_table(comparison)).splitlines()
     assert told[-1].startswith("intervals and p-values are corrected for samples that seeds share: ")
     assert told[-2] == ""
-    plain = report.paired_table(comparison, over="seeds").splitlines()
+    plain = str(report.paired_table(comparison, over="seeds")).splitlines()
     assert plain[-1] == "intervals are over other seeds on these samples, and say nothing of other samples"
     assert plain[2] != told[2]
 
@@ -167,7 +167,7 @@ def test_weights_of_the_same_nodes_are_compared_between_seeds():
     alike = np.corrcoef(weights)
     assert told == pytest.approx(alike[np.triu_indices(4, 1)].mean(), abs=1e-6)
     assert math.isnan(found.agreement("dpsgd"))  # its weights are not learned
-    line = report.results_table(found).splitlines()[-1]
+    line = str(report.results_table(found)).splitlines()[-1]
     word = "agree" if told >= 0.5 else "differ: do not read them as who helps whom"
     assert line == f"On different seeds the weights that l2c learned {word} (mean correlation {told:.2f}).".replace(
         "-", "−"

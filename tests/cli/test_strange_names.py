@@ -76,7 +76,7 @@ def test_no_cell_is_a_formula(call, strange, found, tmp_path):
 
 
 def test_neither_tables_nor_warnings_are_obeyed(found):
-    assert not obeyed(str(report.site_table(found)) + report.results_table(found))
+    assert not obeyed(str(report.site_table(found)) + str(report.results_table(found)))
     own = {"age": [1, 2] * 20, "y": [0, 1, 1, 0] * 10}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -141,7 +141,7 @@ def test_of_many_sites_the_oddest_and_smallest_are_shown():
     table["y"] = np.where(table["site"] == 5, 0, np.arange(sizes.sum()) % 2)
     described = describe_table(table)
     shown = sites_described(described, most=3)
-    assert [row[0].value for row in shown.rows] == ["0", "5", "60", "all sites"]
+    assert [row[0].text for row in shown.rows] == ["0", "5", "60", "all sites"]
     assert [note.numbers for note in shown.notes] == [{"left_out": 59}]
     assert len(sites_described(described).rows) == 63
 

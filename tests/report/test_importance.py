@@ -33,7 +33,7 @@ def as_given(tasks: Tasks, model: nn.Module, **more: nn.Module) -> Comparison:
 
 
 def cells(table, row: str) -> list:
-    return next(cells for cells in table.rows if cells[0].value == row)[1:]
+    return next(cells for cells in table.rows if cells[0].text == row)[1:]
 
 
 def test_by_hand() -> None:
@@ -54,8 +54,8 @@ def test_by_hand() -> None:
     assert (shared.value, unread.value, unread.spread) == (0.0, 0.0, 0.0)
     assert math.isnan(never.value)
     assert "alike" in {note.code for note in table.notes}
-    assert [row[0].value for row in table.rows] == ["input 1", "input 0"]  # what matters most comes first
-    assert [column.title for column in table.columns] == ["column", "mean over sites", "a", "b"]
+    assert [row[0].text for row in table.rows] == ["input 1", "input 0"]  # what matters most comes first
+    assert table.columns == ["column", "mean over sites", "a", "b"]
 
 
 def frame(rows: int = 40) -> dict[str, list]:
@@ -110,7 +110,7 @@ def test_of_many_sites_the_largest_have_a_column_and_a_method_is_chosen_on_valid
     methods = {"bad": lambda: local(lr=0), "good": lambda: local(lr=0.5, steps=200)}
     found = compare(methods, lambda seed: tasks, model, [0], rounds=1, budget="rounds")
     table = importance_table(found, metric="log_loss")
-    assert [column.title for column in table.columns[2:]] == [f"s{n}" for n in (6, 7, 8, 9, 10, 11)]
+    assert table.columns[2:] == [f"s{n}" for n in (6, 7, 8, 9, 10, 11)]
     assert "good" in table.caption
     assert "of 9 sites those 6 with the most test rows" in str(table)
     with raises("unknown", "method", "'l2c'", "'good'"):

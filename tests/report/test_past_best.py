@@ -11,7 +11,7 @@ from graphcollab.analysis.metrics import paired_difference
 from graphcollab.analysis.trial import Trial
 from graphcollab.report._terms import better_at_the_end_only, past_best, stopped_in_time, sure_p_value
 from graphcollab.report.comparison_answer import comparison_findings as answer
-from graphcollab.report.tables import paired_values
+from graphcollab.report.tables import paired_table
 
 UP_AND_DOWN = ([0.5, 0.8, 0.60], [0.5, 0.8, 0.62], [0.4, 0.8, 0.61])
 
@@ -66,7 +66,7 @@ def test_tables_say_it():
     both = made(*UP_AND_DOWN)
     trials = {"local": both.chosen["local"], "other": both.chosen["local"]}
     twice = Comparison([*both.trials], trials, True, {}, "accuracy")
-    assert "past-best" in {one.code for one in paired_values(twice, "local").notes}
+    assert "past-best" in {one.code for one in paired_table(twice, "local").notes}
 
 
 def test_noise_is_hardly_ever_taken_for_a_fall():
@@ -100,7 +100,7 @@ def test_a_gain_over_what_was_trained_for_too_long_is_no_evidence():
     )
     assert "80.00" in told.message
     assert "−8.67: −12.46 … −4.87" in told.message
-    assert told in paired_values(both, "local").notes
+    assert told in paired_table(both, "local").notes
     verdict, second, *_ = answer(both, "local")
     assert (verdict.code, second) == ("no-evidence", told)
 

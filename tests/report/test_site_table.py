@@ -178,7 +178,7 @@ def test_errors_in_standard_deviations_are_called_so() -> None:
         assert (said in str(site_table(result, ["mae", "rmse", "r2"]))) == standardize
         trials = [Trial.from_result("local", 0, {}, result)]
         found = Comparison(trials, {"local": trials}, False, {"local": result}, "mae")
-        assert ("(one is 10)" in results_table(found)) == standardize
+        assert ("(one is 10)" in str(results_table(found))) == standardize
 
 
 def test_few_samples_of_the_rarer_class_are_said() -> None:

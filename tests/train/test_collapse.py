@@ -237,7 +237,7 @@ def test_comparisons_say_so():
     assert [[f.code for f in trial.findings] for trial in found.chosen["own"]] == [[ALONE], [ALONE]]
     assert found.rows()["own"]["findings"] == {ALONE: 2}
     assert found.rows()["fine"]["findings"] == {}
-    lines = report.results_table(found).splitlines()
+    lines = str(report.results_table(found)).splitlines()
     assert lines[0].split("  ")[0] == "method"
     assert "found" in lines[0]
     assert ALONE in lines[3]

@@ -88,7 +88,7 @@ def test_a_comparison_says_it_once_and_in_its_table():
     [text] = told
     assert text.endswith("(so it is with fedavg, lr=1.3, steps=1 on seed 0, and in 7 more trials)")
     assert found.rows()["local"]["findings"] == {"diverged": 2}
-    assert report.results_table(found).count("diverged") == 2
+    assert str(report.results_table(found)).count("diverged") == 2
 
 
 def test_a_comparison_says_of_a_method_what_its_weights_are_once():

@@ -78,7 +78,7 @@ def test_a_run_against_plain_pytorch(backend):
 def test_comparisons_and_tables():
     found = compare({"local": lambda: local(lr=0.1), "fedavg": lambda: fedavg(lr=0.1)}, lambda seed: tasks(seed=seed),
                     linear, rounds=2, seeds=[0, 1])  # fmt: skip
-    assert "fedavg" in report.results_table(found)
+    assert "fedavg" in str(report.results_table(found))
     assert "accuracy" in str(report.site_table(found, metrics=["accuracy", "ece"], resamples=20))
 
 

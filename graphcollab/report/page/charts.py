@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any
@@ -14,7 +14,7 @@ import torch
 
 from graphcollab._base.extras import import_extra
 from graphcollab._base.findings import Finding
-from graphcollab.report.values import Table, cell_text
+from graphcollab.report.values import Table
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -95,12 +95,12 @@ def finished(chart: Any, name: str, caption: str, table: Table) -> Chart:
 def curve_chart(name: str, caption: str, table: Table) -> Chart:
     """Draw means over rounds or steps, with standard deviations; columns: methods, rounds or steps, means."""
     alt = altair()
-    over, what = table.columns[1].title, table.columns[2].title
+    over, what = table.columns[1:]
     rows = []
     for method, x, mean in table.rows:
         value, spread = mean.order or 0.0, mean.spread or 0.0
         ends = {"low": value - spread, "high": value + spread}
-        rows.append({"method": method.value, "x": x.value, "mean": value, **ends})
+        rows.append({"method": method.text, "x": x.value, "mean": value, **ends})
     base, pick, methods = _by_method(rows)
     axis = alt.X("x:Q", title=over, axis=alt.Axis(tickCount=8, tickMinStep=1))
     tips = ["method:N", alt.Tooltip("x:Q", title=over), alt.Tooltip("mean:Q", title=what, format=FORMAT)]
@@ -121,10 +121,11 @@ def calibration_chart(name: str, caption: str, table: Table) -> Chart:
     """Draw accuracy over the confidence of predictions; columns: methods, samples, confidence, right (%)."""
     alt = altair()
     keys = ("method", "samples", "confidence", "right")
-    rows: list[dict[str, Any]] = [dict(zip(keys, (cell.value for cell in row), strict=True)) for row in table.rows]
+    shown = ((row[0].text, *(cell.value for cell in row[1:])) for row in table.rows)
+    rows: list[dict[str, Any]] = [dict(zip(keys, row, strict=True)) for row in shown]
     base, pick, _ = _by_method(rows)
-    x = alt.X("confidence:Q", title=table.columns[2].title, scale=alt.Scale(zero=False))
-    y = alt.Y("right:Q", title=table.columns[3].title, scale=alt.Scale(domain=[0, 100]))
+    x = alt.X("confidence:Q", title=table.columns[2], scale=alt.Scale(zero=False))
+    y = alt.Y("right:Q", title=table.columns[3], scale=alt.Scale(domain=[0, 100]))
     shown = base.encode(x=x, y=y, opacity=alt.when(pick).then(alt.value(0.9)).otherwise(alt.value(0.1)))
     tips = [alt.Tooltip(f"{key}:Q", format=FORMAT) for key in keys[1:]]
     dots = shown.mark_circle().encode(size=alt.Size("samples:Q", legend=None), tooltip=["method:N", *tips])
@@ -152,18 +153,16 @@ def gain_chart(name: str, caption: str, table: Table) -> Chart:
     rows = []
     for site, by, gain in table.rows:
         ends = [gain.value if math.isnan(end) else end for end in gain.interval or ()] or [gain.value] * 2
-        row = {"site": site.value, "by": by.value, "value": gain.value, "low": ends[0], "high": ends[1]}
-        rows.append({**row, "text": cell_text(gain, column), "sure": gain.star})
+        row = {"site": site.text, "by": by.text, "value": gain.value, "low": ends[0], "high": ends[1]}
+        rows.append({**row, "text": gain.text, "sure": gain.star})
     most = _usual([row[end] for end in ("low", "high") for row in rows])
     sites, ways = ([*dict.fromkeys(row[name] for row in rows)] for name in ("site", "by"))
-    x = partial(
-        alt.X, title=column.title, axis=alt.Axis(tickCount=8), scale=alt.Scale(domain=[-most, most], clamp=True)
-    )
+    x = partial(alt.X, title=column, axis=alt.Axis(tickCount=8), scale=alt.Scale(domain=[-most, most], clamp=True))
     base = alt.Chart(alt.InlineData(rows)).encode(
         y=alt.Y("site:N", sort=sites, title=None, axis=alt.Axis(labelLimit=140, grid=True)),
         yOffset=alt.YOffset("by:N", sort=ways),
         color=alt.Color("by:N", sort=ways, scale=alt.Scale(scheme="category10"), legend=legend()),
-        tooltip=["site:N", "by:N", alt.Tooltip("text:N", title=column.title)],
+        tooltip=["site:N", "by:N", alt.Tooltip("text:N", title=column)],
     )
     dots = base.encode(x=x("value:Q"))
     sure = dots.transform_filter("datum.sure").mark_point(filled=True, size=60)
@@ -186,12 +185,12 @@ def matrix_chart(name: str, caption: str, names: Sequence[str], table: Table) ->
     column = table.columns[2]
     rows = []
     for site, by, gain in table.rows:
-        short, text = (cell_text(cell, column) for cell in (replace(gain, interval=None), gain))
-        rows.append({"to": site.value, "by": by.value, "value": gain.value, "text": text, "short": short})
+        short = gain.text.partition(" (")[0]
+        rows.append({"to": site.text, "by": by.text, "value": gain.value, "text": gain.text, "short": short})
     most = _usual([row["value"] for row in rows])
     scale = alt.Scale(scheme="blueorange", reverse=True, domain=[-most, most], clamp=True)
     base = alt.Chart(alt.InlineData(rows))
-    chart = cells(base, names, ("who gains", "by whom", column.title), scale, f"abs(datum.value) > {0.7 * most}")
+    chart = cells(base, names, ("who gains", "by whom", column), scale, f"abs(datum.value) > {0.7 * most}")
     return finished(chart, name, caption, table)
 
 

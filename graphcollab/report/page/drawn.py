@@ -22,7 +22,7 @@ from graphcollab.analysis.trial import Trial
 from graphcollab.data.losses import predicted_by
 from graphcollab.report._terms import curves_of, in_common
 from graphcollab.report.page.charts import Chart, Section, altair, calibration_chart, cells, curve_chart, finished
-from graphcollab.report.values import Cell, Column, Table, in_cell, mean_cell, number, shown_in
+from graphcollab.report.values import Cell, Table, count_cell, in_cell, mean_cell, number, number_cell, shown_in
 from graphcollab.train import Result
 
 SAID = (
@@ -128,9 +128,12 @@ def _table(name: str, one: Weights) -> Table:
     for k, node in enumerate(one.names):
         senders = values[k].argsort(descending=True, stable=True)[:MOST_SENDERS].tolist()
         heard = ", ".join(f"{one.names[j]} {number(float(values[k, j]), 3)}" for j in senders if values[k, j] > 0)
-        rows.append([Cell(node), Cell(int((values[:, k] > 0).sum())), Cell(heard or "nobody")])
-    columns = [Column("site"), Column("listeners", "count"), Column("listens to")]
-    return Table(columns, rows, caption=f"{name}: weights in round {one.rounds[-1]}, the largest of each site")
+        rows.append([Cell(node), count_cell(int((values[:, k] > 0).sum())), Cell(heard or "nobody")])
+    return Table(
+        ["site", "listeners", "listens to"],
+        rows,
+        caption=f"{name}: weights in round {one.rounds[-1]}, the largest of each site",
+    )
 
 
 def curve_section(comparison: Comparison) -> Iterator[Section]:
@@ -143,11 +146,11 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
         last, stride = len(rounds) - 1, max(1, -(-len(rounds) // MOST_POINTS))
         for t in sorted({*range(0, len(rounds), stride), last} if rounds else ()):
             if bool(found[:, t].isfinite().all()):
-                rows.append([Cell(name), Cell(rounds[t]), mean_cell(scale * found[:, t])])
+                rows.append([Cell(name), count_cell(rounds[t]), mean_cell(scale * found[:, t], digits)])
     if rows:
         stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
         caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
-        table = Table([Column("method"), Column(over, "count"), Column(what, "number", digits)], rows, caption=what)
+        table = Table(["method", over, what], rows, caption=what)
         yield Section("curves", f"Test {comparison.metric} over time", charts=[curve_chart("accuracy", caption, table)])
 
 
@@ -161,14 +164,13 @@ def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
     """Yield a section on the calibration of probabilities, over all nodes' test samples, in the bins of `ece`."""
     some = {name: result for name, result in last.items() if predicted_by(result.tasks.loss) == "classes"}
     rows = [
-        [Cell(name), Cell(weight), Cell(100 * confidence / weight), Cell(100 * right / weight)]
+        [Cell(name), count_cell(weight), *(number_cell(100 * sum_ / weight, 1) for sum_ in (confidence, right))]
         for name, result in some.items()
         if not _between_parties(result)
         for weight, confidence, right in _bins(result).T.tolist()
         if weight > 0
     ]
-    titles = ("predicted probability (%)", "share that was right (%)")
-    columns = [Column("method"), Column("samples", "count"), *(Column(title, "number", 1) for title in titles)]
+    columns = ["method", "samples", "predicted probability (%)", "share that was right (%)"]
     if rows:
         chart = calibration_chart("calibration", CAPTION, Table(columns, rows, caption=TITLE))
         yield Section("calibration", TITLE, charts=[chart])

@@ -20,7 +20,7 @@ from graphcollab.report.description import Description
 from graphcollab.report.page.charts import Content, Section, altair, libraries
 from graphcollab.report.page.sections import content_of_benefit, content_of_comparison, content_of_description
 from graphcollab.report.tables import versions
-from graphcollab.report.values import Cell, Table, cell_text, shown
+from graphcollab.report.values import Cell, Table, shown
 
 LARGEST = 5_000_000  # maximum size of a page in bytes
 MOST_CELLS, FEWEST_ROWS = 40_000, 50  # for the tables of a section
@@ -97,7 +97,7 @@ def _written(content: Content, commands: Sequence[str]) -> str:
     repeat = Section("repeat", "To repeat it", code="\n".join(commands))
     sections = [*content.sections, *[repeat] * bool(commands)]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_finalized)
-    environment.filters |= {"text": cell_text, "fitted": fitted}
+    environment.filters |= {"fitted": fitted}
     specs = {chart.name: in_print(chart.spec) for section in sections for chart in section.charts}
     return environment.from_string(_beside("template.html")).render(
         page=content,

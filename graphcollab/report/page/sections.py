@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from graphcollab._base.checks import own_filter
@@ -19,8 +18,8 @@ from graphcollab.report.description import Description, columns_described, sites
 from graphcollab.report.page.charts import Chart, Content, Section, gain_chart, matrix_chart
 from graphcollab.report.page.drawn import calibration_section, curve_section, graph_section
 from graphcollab.report.site_table import site_table, sites_of_comparison
-from graphcollab.report.tables import paired_values, results_values
-from graphcollab.report.values import Cell, Column, Table
+from graphcollab.report.tables import paired_table, results_table
+from graphcollab.report.values import Cell, Table, without_repeats
 from graphcollab.report.words import asked_of, metric_in_words, rows_used, terms_of_benefit, terms_of_comparison
 from graphcollab.train import Result
 
@@ -39,19 +38,15 @@ def content_of_comparison(
     if last:
         with own_filter("ignore", code="quality", subject="metric"):  # stated in notes below the table
             sites = site_table(comparison, metrics, reference if reference in last else None)
-    tables = [results_values(comparison)]
+    tables = [results_table(comparison)]
     if reference is not None and len(comparison.chosen) > 1:
-        tables.append(paired_values(comparison, reference))
+        tables.append(paired_table(comparison, reference))
     details = [*details_of(comparison, reference, sites)]
-    said = {*map(str, details)}
-    for k, table in enumerate(tables):
-        tables[k] = replace(table, notes=[note for note in table.notes if str(note) not in said])
-        said |= {*map(str, table.notes)}
     settings = "\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items())
     first = [] if sites is None or not sites.differences else [sites_of_comparison(sites, str(sites.reference))]
     sections = [
         *([] if sites is None else [Section("sites", "Site by site", tables=first, more=sites.tables)]),
-        Section("details", "Details", details, tables=tables),
+        Section("details", "Details", details, tables=without_repeats(tables, details)),
         *([Section("doubts", "Doubts about the data", doubts)] if (doubts := doubts_about(last)) else []),
         *graph_section(last),
         *curve_section(comparison),
@@ -93,11 +88,11 @@ def content_of_benefit(benefit: Benefit, title: str, source: str) -> Content:
 
 
 def _gains(benefit: Benefit, place: int) -> Iterator[Chart]:
-    scale, digits, unit = scale_of(benefit)
+    unit = scale_of(benefit)[2]
     names = [*benefit.names[:MOST_SITES], "all sites"]
     every = [gain for gain in (*benefit.gains, *benefit.overall) if gain.site in names and gain.by in benefit.arms]
     every = [gain for gain in every if not (benefit.untold(gain.by) or math.isnan(gain.gain))]
-    rows = [[Cell(gain.site), Cell(way_of(gain.by)), gain_cell(gain, scale)] for gain in every]
+    rows = [[Cell(gain.site), Cell(way_of(gain.by)), gain_cell(benefit, gain)] for gain in every]
     what = f"gain{unit if benefit.relative else f', {of_metric(benefit)}'}"
     caption = (
         f"What each of {len(names) - 1} sites of {len(benefit.names)} gains over training alone ({what}), with 95 % "
@@ -105,25 +100,21 @@ def _gains(benefit: Benefit, place: int) -> Iterator[Chart]:
         "axis is drawn at its end."
     )
     if rows:
-        yield gain_chart(
-            f"gains-{place}",
-            caption,
-            Table([Column("site"), Column("by"), Column(what, "gain", digits)], rows, caption=what),
-        )
+        yield gain_chart(f"gains-{place}", caption, Table(["site", "by", what], rows, caption=what))
 
 
 def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
-    scale, digits, unit = scale_of(benefit)
+    unit = scale_of(benefit)[2]
     names = benefit.names[:MOST_SITES]
     gains = [g for g in benefit.pair_gains if {g.site, g.by} <= {*names} and not math.isnan(g.gain)]
     gains.sort(key=lambda gain: -abs(gain.gain))
-    rows = [[Cell(gain.site), Cell(gain.by), gain_cell(gain, scale)] for gain in gains]
+    rows = [[Cell(gain.site), Cell(gain.by), gain_cell(benefit, gain)] for gain in gains]
     what = f"gain{unit if benefit.relative else f', {of_metric(benefit)}'}"
     caption = (
         f"What each site gains by each other when the two collaborate alone ({what}), of {len(names)} of "
         f"{len(benefit.names)} sites. Blue is a gain, orange a loss; pairs that were not tried are empty."
     )
-    table = Table([Column("who"), Column("by whom"), Column(what, "gain", digits)], rows, caption=what)
+    table = Table(["who", "by whom", what], rows, caption=what)
     if rows and not benefit.by_constants("pairs"):  # constants say nothing about single pairs
         yield matrix_chart(f"matrix-{place}", caption, names, table)
 

@@ -17,8 +17,8 @@ from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.trial import Trial
 from graphcollab.report.benefit_table import benefit_values
 from graphcollab.report.page.charts import gain_chart
-from graphcollab.report.tables import paired_values, results_values
-from graphcollab.report.values import Cell, Column, Table, cell_text
+from graphcollab.report.tables import paired_table, results_table
+from graphcollab.report.values import Cell, Table, number_cell
 from tests.raising import raises, warns
 from tests.report.page.found import HOSTILE, compared
 
@@ -65,8 +65,7 @@ class Read(HTMLParser):
 
 def in_text(table: Table) -> list[list[str]]:
     """Header and cells of a table, as text has them."""
-    rows = [[cell_text(*both) for both in zip(row, table.columns, strict=False)] for row in table.rows]
-    return [[column.title for column in table.columns], *rows]
+    return [[*table.columns], *([cell.text for cell in row] for row in table.rows)]
 
 
 @pytest.fixture(scope="module")
@@ -76,8 +75,8 @@ def read(written: Path) -> Read:
 
 def test_numbers_are_those_of_the_tables(read: Read, comparison: Comparison) -> None:
     assert read.tables[1] == in_text(report.site_table(comparison, reference="local").tables[0])
-    assert read.tables[2] == in_text(results_values(comparison))
-    assert read.tables[3] == in_text(paired_values(comparison, "local"))
+    assert read.tables[2] == in_text(results_table(comparison))
+    assert read.tables[3] == in_text(paired_table(comparison, "local"))
 
 
 def test_sites_have_the_method_that_is_best_there(read: Read, comparison: Comparison) -> None:
@@ -128,7 +127,7 @@ def _texts(spec: object) -> list[str]:
 
 def test_behind_every_chart_is_a_table_of_its_numbers(read: Read, comparison: Comparison) -> None:
     told = {tuple(table[0]): table[1:] for table in read.tables}
-    ends = in_text(results_values(comparison))[1:]
+    ends = in_text(results_table(comparison))[1:]
     curve = told["method", "round", "mean test accuracy (%)"]
     assert [row[1] for row in curve] == 3 * ["2", "4", "6"]
     assert [row[::2] for row in curve[2::3]] == [row[:2] for row in ends]  # the last is of the models that are kept
@@ -197,8 +196,8 @@ def test_a_benefit_has_gains_with_intervals(found_benefit: Benefit, tmp_path: Pa
 
 
 def test_gains_without_an_interval_are_marks_alone() -> None:
-    gains = [Cell(1.0, interval=(math.nan, math.nan)), Cell(2.0, interval=(1.0, 3.0), star=True)]
-    table = Table([Column("site"), Column("by"), Column("gain", "gain", 1)], [[Cell("a"), Cell("b"), g] for g in gains])
+    gains = [number_cell(1.0, 1, (math.nan, math.nan)), number_cell(2.0, 1, (1.0, 3.0), star=True)]
+    table = Table(["site", "by", "gain"], [[Cell("a"), Cell("b"), gain] for gain in gains])
     marks = _with_field(dict(gain_chart("gains", "", table).spec), "low")
     assert [(one["low"], one["high"], one["sure"]) for one in marks] == [(1.0, 1.0, False), (1.0, 3.0, True)]
 
