@@ -39,7 +39,7 @@ from graphcollab.cli.options import Training, compute_of
 from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
 from graphcollab.data.datasets.catalog import DATASETS, TABLES
-from graphcollab.data.table import open_table
+from graphcollab.data.table import open_table, read_column
 from graphcollab.persistence import LearnedGraph
 from graphcollab.persistence.history import History
 from graphcollab.report.comparison_answer import comparison_findings
@@ -106,7 +106,7 @@ def _require_columns(asked: Mapping[str, Any]) -> None:
         if asked[option] and str(asked["data"]) in DATASETS:
             raise ConflictError(option, f"only tables have columns, and {asked['data']} is not a table")
     for name in asked["by"]:
-        _source(asked).column(name, setting(by=[name]))
+        read_column(_source(asked), name, setting(by=[name]))
 
 
 def _explained(found: Comparison, asked: Mapping[str, Any]) -> list[Table]:
