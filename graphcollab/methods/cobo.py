@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal, Unpack
 
 from graphcollab._base.errors import RangeError
@@ -74,11 +75,11 @@ def cobo(
         raise RangeError("lr", "lr scales the pull as well: expected a number above 0, got 0 (local() has no pull)")
     pairs = batch_size if pair_batch is None else pair_batch
     weigh = GradientAlignment(gamma, domain, sampling, pairs, part=part, own=own, switch=switch, decay=decay)
-    scale = step.lr * rho
+    pull = LaplacianPull(scale=step.lr * rho, lr=step.lr, smoothness=smoothness, domain=domain)
     return Method(
         "cobo",
         local=Fit(steps=1, batch_size=batch_size, optimizer=step, keep_state=bool(step.slots)),
         weigh=weigh,
-        exchange=LaplacianPull(part=part, buffers=buffers, scale=scale, lr=step.lr, smoothness=smoothness),
+        exchange=replace(pull, part=part, buffers=buffers),
         prepare=WithSelfLoops() if own else None,
     )

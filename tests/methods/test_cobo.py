@@ -150,15 +150,17 @@ def test_known_smoothness_counts(points):
         points(TWO).begin(cobo(lr=0.1, rho=0.5, smoothness=19.5))
 
 
-def test_a_graph_that_becomes_denser_is_judged_as_it_is(points):
-    method = cobo(lr=0.1, rho=8.0)
+def test_the_bound_counts_who_is_heard_where_this_is_less_than_the_component(points):
+    ring = [[0, 1, 2, 3, 4, 5, 1, 2, 3, 4, 5, 0], [1, 2, 3, 4, 5, 0, 0, 1, 2, 3, 4, 5]]
+    six = [[[float(k), 0.0]] for k in range(6)]
+    with warns("range", "lr", "0.1 (0 + 5 · 4) = 2", "use rho below 5"):
+        points(six, edges=ring).begin(cobo(lr=0.1, rho=5.0))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        data, env = points([*TWO, [[0.0, 1.0]]], edges=[[0, 1], [1, 0]]).begin(method)  # λ = 2: 1.6
-    data.edge_index = torch.tensor([[1, 2, 0, 2, 0, 1], [0, 0, 1, 1, 2, 2]])
-    data.edge_weight = data.edge_alignment = torch.ones(6, dtype=torch.float64)
-    with warns("range", "lr", "8 · 3"):
-        method.play(data, env)
+        points(six, edges=ring).begin(cobo(lr=0.1, rho=4.9))
+        points(six).begin(cobo(lr=0.1, rho=9.9, domain="simplex"))  # a row sums to 1: λ ≤ 2
+    with warns("range", "lr", "0.1 (0 + 10 · 2) = 2"):
+        points(six).begin(cobo(lr=0.1, rho=10.0, domain="simplex"))
 
 
 @pytest.mark.parametrize(
@@ -235,13 +237,12 @@ def test_digits_with_permuted_labels():
     assert found.summary()["mean"] > alone.summary()["mean"] + 0.01
 
 
-def test_nodes_that_have_not_joined_do_not_count_for_the_step(points):
-    # 0.1 · 8 · λ with λ = 2 for the two that are there; with all three it would be 2.4
+def test_nodes_that_join_later_count_for_the_step_from_the_start(points):
+    # 0.1 · 8 · λ with λ = 2 for the two that are there; with all three it is 2.4
     scene = points([*TWO, [[0.0, 1.0]]]).scene.replace(participation=Participation(joins={2: 2}))
     method = cobo(lr=0.1, rho=8.0, gamma=1e-9)
+    with warns("range", "lr", "8 · 3"):
+        data, env = scene.begin(method)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        data, env = scene.begin(method)
-        data = method.play(data, env)
-    with warns("range", "lr", "8 · 3"):
-        play(method, data, env, 2)
+        play(method, data, env, 3)

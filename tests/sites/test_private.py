@@ -125,7 +125,8 @@ def test_sites_find_what_one_process_finds_and_tell_what_is_declared(name):
     """Who reads something is who the pieces say; and nobody is told what only an owner or a receiver may know."""
     found = play(name)
     check(name, found)
-    assert max(found["a"].exchanges) <= 3
+    most = 4 if name == "cobo" else 3  # rows, gradients and products go from site to site; then all agree
+    assert max(found["a"].exchanges) <= most
     declared = {reader for piece in apart(name).walk() for reader in piece.told}
     told = set()
     for one in found.values():

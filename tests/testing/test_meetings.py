@@ -15,7 +15,7 @@ from graphcollab.train import evaluate
 
 # Models come along edges once, whoever reads them (fetch), or are summed (reduce). Beyond that:
 # - CGA and FC: the answers, and which are of no use (tell);
-# - CoBo: the gradients of pairs, and the weights, whose stability follows from all of them (tell);
+# - CoBo: the gradients of pairs, and their products (both to the other end alone);
 # - `directed`: the weights of senders that choose their receivers (tell);
 # - DAC: what the peers know, and whom everybody meets next (concat), which all that draw peers tell;
 # - FedProto: how many samples of a class there are, before prototypes are averaged (reduce);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -15,8 +14,9 @@ from torch_geometric.utils import scatter
 from graphcollab._base.checks import issue
 from graphcollab._base.device import beside
 from graphcollab._base.errors import DuplicateError
-from graphcollab._base.piece import TOLD, Field, Readers, updated
+from graphcollab._base.piece import Readers, updated
 from graphcollab._base.settings import Buffers, NonNegative, Positive
+from graphcollab.components.allowed import components
 from graphcollab.components.env import Env
 from graphcollab.components.exchange.route import AlongEdges, Route, Sent, Ways
 from graphcollab.components.exchange.servers import ThroughServer
@@ -24,7 +24,6 @@ from graphcollab.components.slots import Exchanger
 from graphcollab.data.schedule import local_steps
 from graphcollab.engine.optimizer import LocalSteps
 from graphcollab.engine.stack import Stacks
-from graphcollab.nn.functional.laplacian import laplacian_bound, laplacian_radius
 
 
 def buffers_travel(models: Stacks, buffers: Buffers) -> bool:
@@ -192,13 +191,15 @@ class LaplacianPull(Exchange):
 
     with :math:`X^0` the models at the start of the round and X those after the local step of size η. The step is stable
     if :math:`\eta (L + \rho \lambda_{\max}(L_w)) < 2` for L-smooth losses; with all K nodes at weight 1,
-    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run outside that bound warns once; until then all weights
-    are published, since λ depends on the whole graph. Nodes that are late or away do not pull. See `cobo`.
+    :math:`\lambda_{\max} = K`, so ρ must shrink as K grows. A run that may leave this bound begins with a warning. It
+    takes a λ that no weights exceed: twice the largest sum of a receiver's weights, or the number of nodes of the
+    largest component if that is smaller. Nodes that are late or away do not pull. See `cobo`.
 
     Args:
         scale: ηρ.
         lr: η, the step size of the local step.
         smoothness: L, if known. Default: 0, so only the pull's own part is checked.
+        domain: ``"box"``: every weight is at most 1; ``"simplex"``: a receiver's weights sum to at most 1.
     """
 
     base: Literal["zero", "x", "x_start", "update"] = "x"
@@ -207,51 +208,24 @@ class LaplacianPull(Exchange):
     scale: Positive = 5e-4
     lr: Positive = 0.01
     smoothness: NonNegative = 0.0
-
-    keeps: ClassVar[tuple[Field, ...]] = (
-        Field("pull_warned", "scalar", "whether the warning about the step size has been given"),
-        TOLD,
-    )
-
-    @property
-    def told(self) -> Readers:
-        return {**super().told, "everybody": "the weights of its edges"}
+    domain: Literal["box", "simplex"] = "box"
 
     def init(self, data: Data, env: Env) -> Data:
-        data = copy.copy(super().init(data, env))
-        data.pull_warned = False
-        return self._check_step(data, env)
-
-    def __call__(self, data: Data, env: Env) -> Data:
-        return super().__call__(self._check_step(data, env), env)
-
-    def _check_step(self, data: Data, env: Env) -> Data:
-        def reach(eigenvalue: float) -> float:
-            return self.lr * self.smoothness + self.scale * eigenvalue
-
-        if data.pull_warned:
-            return data
+        """Warn if the step is not stable for all weights that the domain allows."""
         sender, receiver = data.edge_index
-        data = copy.copy(data)
-        if "edge_told" not in data:
-            data.edge_told = env.plane.broadcast(data.edge_weight, receiver)
-        known = data.edge_told
-        if reach(laplacian_bound(data.edge_index, known, data.num_nodes)) < 2:
-            return data
-        weight = known.masked_fill(~(data.present[sender] & data.present[receiver]), 0).nan_to_num(0.0)  # not known
-        largest = laplacian_radius(data.edge_index, weight, data.num_nodes)
-        if reach(largest) < 2:
-            return data
-        issue(
-            "range",
-            "lr",
-            f"round {data.round}: lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {self.scale / self.lr:g} · "
-            f"{largest:g}) = {reach(largest):.3g} is not below 2, the bound of stability (λ: the largest eigenvalue of "
-            "the graph's Laplacian): models may diverge; use rho below "
-            f"{max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a smaller lr",
-        )
-        data.pull_warned = True
-        return data
+        others = torch.bincount(receiver[sender != receiver], minlength=1).max()
+        heard = int(others) if self.domain == "box" else 1  # the largest sum of a receiver's weights
+        largest = min(2 * heard, int(torch.bincount(components(data)).max()))
+        reach = self.lr * self.smoothness + self.scale * largest
+        if reach >= 2:
+            issue(
+                "range",
+                "lr",
+                f"lr (L + rho λ) = {self.lr:g} ({self.smoothness:g} + {self.scale / self.lr:g} · {largest}) = "
+                f"{reach:.3g} is not below 2, the bound of stability: models may diverge; use rho below "
+                f"{max(2 / self.lr - self.smoothness, 0) / largest:.3g} or a smaller lr",
+            )
+        return super().init(data, env)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch_geometric.utils import scatter
 
 from graphcollab._base.errors import ConflictError
 from graphcollab._base.keyed import keyed_seed, keyed_uniform
-from graphcollab._base.piece import TOLD, Field, Origin, Readers, updated
+from graphcollab._base.piece import Field, Origin, Readers, updated
 from graphcollab._base.settings import Count, Fraction, Natural, Positive
 from graphcollab.components.allowed import require_both_ways
 from graphcollab.components.at_work import crossing_edges, has_neighbors
@@ -67,14 +67,12 @@ class GradientAlignment(Weigher):
     keeps: ClassVar[tuple[Field, ...]] = (
         Field("edge_alignment", "per_edge", "weights that have been learned", "run", "ends"),
         Field("pairs_compared", "scalar", "pairs whose gradients were compared so far", "run"),
-        TOLD,
     )
     origin: ClassVar[Origin] = "learned"
     settling: ClassVar[int] = 200  # a round is one step, and compares few pairs
     travels: ClassVar[str] = "for a pair: models that are not sent anyway, the gradient of one node, and a number back"
     told: ClassVar[Readers] = {
-        "listeners": "its model, and for a pair the gradient of one of its two sites at the midpoint",
-        "everybody": "the weights of its edges",
+        "listeners": "its model, and for a pair one site's gradient at the midpoint and its product with the other's",
     }
     shared: ClassVar[tuple[str, ...]] = ("part",)
 
@@ -131,15 +129,8 @@ class GradientAlignment(Weigher):
         pairs = torch.stack([pairs // data.num_nodes, pairs % data.num_nodes])
         low, high = data.node_id[pairs]
         pairs = torch.where(low > high, pairs.flip(0), pairs)  # the smaller node_id sends its gradient
-        product = self._products(data, env, pairs)
-        if self.domain == "simplex":
-            product = env.plane.broadcast(product, pairs[1], pairs[0])
+        product = env.plane.broadcast(self._products(data, env, pairs), pairs[1], pairs[0])
         weight = self._step(data, env, edges, product[pair].to(data.x.dtype))
-        if self.domain == "box":  # an end that knows a product knows the resulting weight: weights are published
-            knows = receiver.index_copy(0, edges, pairs[1, pair])
-            told = env.plane.broadcast(weight, knows)
-            weight = torch.where((told >= 0) & (told <= 1), told, data.edge_alignment)
-            data = updated(data, edge_told=weight)
         compared = data.pairs_compared + pairs.shape[1]
         data = updated(data, edge_weight=weight, edge_alignment=weight, pairs_compared=compared)
         return self._charge(data, env, pairs, edges, pair)
@@ -184,7 +175,7 @@ class GradientAlignment(Weigher):
         return product.masked_fill(~env.plane.is_local(pairs[1]), torch.nan)
 
     def _step(self, data: Data, env: Env, edges: Tensor, product: Tensor) -> Tensor:
-        """Return the weights after the step on some edges, [E]; on the simplex known at receivers only."""
+        """Return the weights after the step on some edges, [E], known at both ends, on the simplex at receivers."""
         weight, (sender, receiver) = data.edge_alignment, data.edge_index
         moved = weight[edges] + self.gamma * product
         if self.domain == "box":

@@ -307,7 +307,6 @@ def test_it_refuses(settings, error):
 
 @pytest.mark.parametrize("domain", ["box", "simplex"])
 def test_of_a_pair_one_gradient_travels_and_one_number_comes_back(domain, monkeypatch):
-    """On the box that is the pair's new weight, which all are told with all others."""
     told = []
 
     class Spy(Lockstep):
@@ -323,22 +322,9 @@ def test_of_a_pair_one_gradient_travels_and_one_number_comes_back(domain, monkey
     ids = scene.tasks.ids
     check_planes(method, scene, rounds=1)
     data = scene.begin(method)[0]
-    (width, first, second), (one, answering, asked) = told[-2:] if domain == "box" else told[-3:-1]
+    (width, first, second), (one, answering, asked) = told[-2:]
     assert (width, one) == (data.x.part("all").shape[1], 1)
     assert len(first) == 15
     assert bool((ids[first] < ids[second]).all())
-    if domain == "box":
-        sender, receiver = data.edge_index
-        assert torch.equal(answering, torch.where(ids[sender] > ids[receiver], sender, receiver))
-        assert asked is None
-    else:
-        assert torch.equal(answering, second)
-        assert torch.equal(asked, first)
-
-
-def test_all_weights_are_known_to_all_where_a_piece_needs_them():
-    method = cobo()
-    scene = Scene.small()
-    data, _ = scene.play(method, 1)
-    assert torch.equal(data.edge_told, data.edge_weight)
-    assert [field.known_to for field in method.fields if field.name == "edge_told"] == ["public"]
+    assert torch.equal(answering, second)
+    assert torch.equal(asked, first)

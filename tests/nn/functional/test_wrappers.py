@@ -23,7 +23,6 @@ def wrappers():
     from graphcollab.nn.functional import edge_products, mix
     from graphcollab.nn.functional.distances import edge_cosines, edge_distances
     from graphcollab.nn.functional.kernels import PRODUCTS
-    from graphcollab.nn.functional.laplacian import laplacian_radius
 
     x, weight = torch.arange(12.0).view(3, 4), torch.tensor([0.5, 1.0, 2.0])
     edges = torch.tensor([[0, 1, 2], [1, 2, 0]])
@@ -39,7 +38,6 @@ def wrappers():
         assert edge_products(x, x, given).tolist() == [38.0, 214.0, 62.0]
         assert edge_distances(x, x, given).tolist() == [8.0, 8.0, 16.0]
         assert torch.equal(edge_cosines(x, x, given), edge_cosines(x, x, edges))
-        assert laplacian_radius(given, weight, 3) == laplacian_radius(edges, weight, 3)
     column = EdgeIndex(edges[:, [2, 0, 1]], sort_order="col", **size)
     assert torch.equal(mix(x, weight[[2, 0, 1]], column), mixed)
     assert torch.equal(mix(x, weight, row.flip(0)), torch.stack([0.5 * x[1], x[2], 2.0 * x[0]]))  # PyG's transpose
