@@ -362,7 +362,7 @@ def test_datasets_folder_is_not_importable():
         (seeds_globally, "graphcollab/comm/relation.py", "import torch\ntorch.default_generator.manual_seed(0)", 2),
         (seeds_globally, "graphcollab/engine/randomness.py", "import torch\ntorch.default_generator.manual_seed(0)", 0),
         (knows_transport, "graphcollab/components/weigh/peer_weights.py", "env.plane.transport.all_reduce(x)", 1),
-        (knows_transport, "graphcollab/testing/planes.py", "plane.transport.all_reduce(x)", 0),
+        (knows_transport, "graphcollab/testing/scene.py", "plane.transport.all_reduce(x)", 0),
         (knows_transport, "graphcollab/components/weigh/peer_weights.py", "env.plane.all_reduce(x)", 0),
         (
             passes_by_plane,

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab.comm.plane import Plane
-from graphcollab.comm.transport import Transport
 from graphcollab.components import Env, Participation
-from graphcollab.components.state import LOOP, keep_own
 from graphcollab.data.samples import Pool, Split
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine import Engine
@@ -22,7 +19,6 @@ from graphcollab.engine.randomness import own_randomness
 from graphcollab.engine.stack import ParamSpec, Stacks
 from graphcollab.models import MLP, SplitModel
 from graphcollab.testing.claims import AnyMethod
-from graphcollab.testing.lockstep import poison
 from graphcollab.train.graph_input import Graph
 from graphcollab.train.start import build_graph
 
@@ -109,20 +105,14 @@ class Scene:
         """Return the scene with some fields replaced."""
         return replace(self, **fields)  # type: ignore[arg-type]
 
-    def begin(
-        self, method: AnyMethod, transport: Transport | None = None, make: type[Plane] = Plane
-    ) -> tuple[Data, Env]:
-        """Return the state before the first round and the `Env`, for one process of a run (default: the only one)."""
+    def begin(self, method: AnyMethod, make: type[Plane] = Plane) -> tuple[Data, Env]:
+        """Return the state before the first round and the `Env`, whose plane is a ``make``."""
         specs = [ParamSpec.from_module(module) for module in self.modules]
         engine = Engine(self.tasks, self.modules, specs, backend=self.backend, chunk=self.chunk)
         kind = None if self.architecture is None else torch.tensor(self.architecture)
-        plane = make(self.tasks.num_nodes, transport, kind)
-        env = Env(engine, plane, self.seed, self.isolate, self.participation)
+        env = Env(engine, make(self.tasks.num_nodes, kind=kind), self.seed, self.isolate, self.participation)
         method.check(self.tasks)
         data = build_graph(self.tasks, self.modules, self.edge_index, self.architecture, method)
-        if transport is not None:
-            engine.tasks = only_own(self.tasks, plane.own)
-            data = keep_own(data, LOOP, plane)
         return method.start(data, env), env
 
     def play(self, method: AnyMethod, rounds: int = 2) -> tuple[Data, Env]:
@@ -136,19 +126,3 @@ class Scene:
         """Play some rounds and return the models by which nodes are judged."""
         data, env = self.play(method, rounds)
         return method.models(data, env)
-
-
-def only_own(tasks: Tasks, nodes: Tensor) -> Tasks:
-    """Return the tasks with all samples poisoned except those of some nodes."""
-    pools = {}
-    for name, pool in tasks.pools.items():
-        kept = [split.of(k) for split in tasks.splits.values() if split.pool == name for k in nodes.tolist()]
-        own = torch.cat(kept).unique() if kept else nodes[:0]
-        pools[name] = copy.copy(pool)  # a new one would refuse the poison
-        for kind, values in vars(pool).items():
-            if values is not None:
-                object.__setattr__(pools[name], kind, poison(values).index_copy(0, own, values[own]))
-    poisoned = copy.copy(tasks)
-    vars(poisoned).pop("mean_weight", None)  # cached for the original samples
-    object.__setattr__(poisoned, "pools", pools)
-    return poisoned

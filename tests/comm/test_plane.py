@@ -8,8 +8,8 @@ from graphcollab.comm import Plane, Relation
 from graphcollab.engine import Rows, Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP
-from graphcollab.testing.lockstep import in_lockstep
 from tests.raising import raises
+from tests.testing.lockstep import in_lockstep
 
 NODES, WIDTH = 7, 5
 OWNERS = {

@@ -37,8 +37,8 @@ from graphcollab.methods import (
 )
 from graphcollab.models import MLP
 from graphcollab.testing import Scene
-from graphcollab.testing.lockstep import in_lockstep
 from tests.raising import raises, warns
+from tests.testing.lockstep import begin, in_lockstep
 
 NODES, REST = 6, [1, 2, 3, 4, 5]
 STEPS = {"lr": 0.05, "batch_size": 10}
@@ -254,7 +254,7 @@ def test_a_node_that_goes_on_with_values_that_are_not_finite_is_left_behind_alon
     other, _ = scene.replace(edge_index=among).play(method, 3)
 
     def play(transport=None):
-        data, env = scene.begin(spoiling(method), transport)
+        data, env = begin(scene, spoiling(method), transport)
         for _ in range(3):
             data = spoiling(method).play(data, env)
         return data

@@ -21,9 +21,9 @@ from graphcollab.sites.connection import Connection
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Presence, Sites
 from graphcollab.testing import Scene
-from graphcollab.testing.planes import hide
 from graphcollab.train.missed import hand_over, take_over
 from tests.sites.apart import apart
+from tests.testing.planes import hide
 
 NAMES = tuple("abcdef")
 TOLERANCE = 1e-9

@@ -21,12 +21,12 @@ from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import NUMBERS, Presence, Sites
 from graphcollab.testing import Scene
-from graphcollab.testing.planes import hide
 from graphcollab.train import Callback, Result
 from tests.data.rooms import prepared
 from tests.raising import raises, warns
 from tests.sites.apart import apart
 from tests.sites.test_every_method import Scripted
+from tests.testing.planes import hide
 
 NAMES = tuple("abcdef")
 ROUNDS, LIAR = 4, 3

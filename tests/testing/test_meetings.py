@@ -9,9 +9,9 @@ from graphcollab import methods
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.components.state import LOOP, tell_all
 from graphcollab.testing import Scene
-from graphcollab.testing.lockstep import in_lockstep
-from graphcollab.testing.planes import OWNERS, hide
 from graphcollab.train import evaluate
+from tests.testing.lockstep import begin, in_lockstep
+from tests.testing.planes import OWNERS, hide
 
 # Models come along edges once, whoever reads them (fetch), or are summed (reduce). Beyond that:
 # - CGA and FC: the answers, and which are of no use (tell);
@@ -59,7 +59,7 @@ def verbs_of_a_round(method, scene):
     """Return the verbs for which processes meet in the third round, but for the word at its end."""
 
     def play(transport):
-        data, env = scene.begin(method, transport)
+        data, env = begin(scene, method, transport)
         for _ in range(2):
             data = method.play(data, env)
         before = len(transport.meeting.verbs)
@@ -85,7 +85,7 @@ def test_evaluations_and_those_who_look_on_are_told_all_in_one_meeting():
     scene = Scene.small(embeds=method.embeds)
 
     def look(transport=None):
-        data, env = scene.begin(method, transport)
+        data, env = begin(scene, method, transport)
         data = method.play(data, env)
         data = data if transport is None else hide(data, (*LOOP, *method.fields), transport.nodes)
         values = evaluate(method, data, env, as_metric(env.engine.tasks.metric))

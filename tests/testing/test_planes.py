@@ -17,10 +17,10 @@ from graphcollab.comm import Relation
 from graphcollab.components import Field, Formula, NoExchange, Participation
 from graphcollab.methods.method import in_step
 from graphcollab.testing import Scene
-from graphcollab.testing.lockstep import Lockstep, in_lockstep
-from graphcollab.testing.planes import OWNERS, check_planes, hide
 from tests.golden.cases import ELASTIC, PARTS, SIZES
 from tests.methods.quick import early, quick
+from tests.testing.lockstep import Lockstep, begin, in_lockstep
+from tests.testing.planes import OWNERS, check_planes, hide
 
 # Batch normalization of batches of one or two samples amplifies rounding: one process that computes other chunks at a
 # time differs from itself by as much, 1e-9 to 3e-6 after three rounds.
@@ -192,7 +192,7 @@ class Generous(Lockstep):
 
 
 def test_who_is_given_more_rows_than_its_nodes_hear_is_found(monkeypatch):
-    monkeypatch.setattr("graphcollab.testing.lockstep.Lockstep", Generous)
+    monkeypatch.setattr("tests.testing.lockstep.Lockstep", Generous)
     with pytest.raises(AssertionError, match=r"was given rows of \[1, 2, 5\], and its nodes hear \[1\]"):
         check_planes(methods.dpsgd(), scene_of(methods.dpsgd(), edge_index=torch.tensor([[1, 0], [0, 1]])))
 
@@ -261,7 +261,7 @@ def test_what_fails_in_one_process_fails_in_all(late, exchange):
     method = method if exchange is None else method.replace(exchange=exchange)
 
     def play(transport):
-        data, env = Scene.small().begin(method, transport)
+        data, env = begin(Scene.small(), method, transport)
         try:
             return method.play(data, env)
         except ValueError as error:
@@ -274,7 +274,7 @@ def test_what_fails_in_one_process_fails_in_all(late, exchange):
 
 def test_what_fails_in_all_processes_is_the_first_ones_error():
     def play(transport):
-        data, env = Scene.small().begin(methods.dpsgd(), transport)
+        data, env = begin(Scene.small(), methods.dpsgd(), transport)
         try:
             return in_step(fail)(transport.process, data, env)
         except ValueError as error:

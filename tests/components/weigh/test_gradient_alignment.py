@@ -14,9 +14,9 @@ from graphcollab.comm import Plane
 from graphcollab.components import Env, GradientAlignment, LaplacianPull, Participation
 from graphcollab.methods import cga, cobo
 from graphcollab.testing import Scene
-from graphcollab.testing.lockstep import Lockstep
-from graphcollab.testing.planes import check_planes
 from tests.raising import raises
+from tests.testing.lockstep import Lockstep
+from tests.testing.planes import check_planes
 
 TWO = [[[-1.0, 0.0]], [[1.0, 0.0]]]  # μ of two nodes
 
@@ -315,7 +315,7 @@ def test_of_a_pair_one_gradient_travels_and_one_number_comes_back(domain, monkey
                 told.append((values[0].numel(), owner, to))
             return super().broadcast(values, owner, to)
 
-    monkeypatch.setattr("graphcollab.testing.lockstep.Lockstep", Spy)
+    monkeypatch.setattr("tests.testing.lockstep.Lockstep", Spy)
     scene = Scene.small(sizes=(8, 9, 10, 8, 9, 10))
     scene = scene.replace(tasks=scene.tasks.select(torch.tensor([5, 3, 4, 0, 2, 1])))
     method = cobo(sampling="all", domain=domain).replace(exchange=LaplacianPull(scale=1e-6))

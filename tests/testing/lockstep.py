@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,9 +11,19 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch_geometric.data import Data
 
 from graphcollab._base.errors import MismatchError, StateError
+from graphcollab.comm.plane import Plane
 from graphcollab.comm.transport import SharedTransport
+from graphcollab.components import Env
+from graphcollab.components.state import LOOP, keep_own
+from graphcollab.data.tasks import Tasks
+from graphcollab.engine import Engine
+from graphcollab.engine.stack import ParamSpec
+from graphcollab.testing import Scene
+from graphcollab.testing.claims import AnyMethod
+from graphcollab.train.start import build_graph
 
 T = TypeVar("T")
 
@@ -135,3 +146,37 @@ def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tupl
     if meeting.failure is not None:
         raise meeting.failure
     return [one.result() for one in found], meeting
+
+
+def begin(scene: Scene, method: AnyMethod, transport: Lockstep | None, make: type[Plane] = Plane) -> tuple[Data, Env]:
+    """Return the state before the first round and the `Env` of one process, without samples of other processes."""
+    if transport is None:
+        return scene.begin(method)
+    specs = [ParamSpec.from_module(module) for module in scene.modules]
+    engine = Engine(scene.tasks, scene.modules, specs, backend=scene.backend, chunk=scene.chunk)
+    plane = make(
+        scene.tasks.num_nodes,
+        transport,
+        None if scene.architecture is None else torch.tensor(scene.architecture),
+    )
+    env = Env(engine, plane, scene.seed, scene.isolate, scene.participation)
+    method.check(scene.tasks)
+    data = build_graph(scene.tasks, scene.modules, scene.edge_index, scene.architecture, method)
+    engine.tasks = only_own(scene.tasks, plane.own)
+    return method.start(keep_own(data, LOOP, plane), env), env
+
+
+def only_own(tasks: Tasks, nodes: Tensor) -> Tasks:
+    """Return the tasks with all samples poisoned except those of some nodes."""
+    pools = {}
+    for name, pool in tasks.pools.items():
+        kept = [split.of(k) for split in tasks.splits.values() if split.pool == name for k in nodes.tolist()]
+        own = torch.cat(kept).unique() if kept else nodes[:0]
+        pools[name] = copy.copy(pool)  # a new one would refuse the poison
+        for kind, values in vars(pool).items():
+            if values is not None:
+                object.__setattr__(pools[name], kind, poison(values).index_copy(0, own, values[own]))
+    poisoned = copy.copy(tasks)
+    vars(poisoned).pop("mean_weight", None)  # cached for the original samples
+    object.__setattr__(poisoned, "pools", pools)
+    return poisoned

@@ -22,8 +22,8 @@ from graphcollab.engine.stack import Stacks
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.testing.claims import TOLERANCE, AnyMethod, close, require
-from graphcollab.testing.lockstep import Lockstep, in_lockstep, poison
 from graphcollab.testing.scene import Scene
+from tests.testing.lockstep import Lockstep, begin, in_lockstep, poison
 
 OWNERS = (torch.tensor([0, 3, 4]), torch.tensor([1, 2, 5]))
 
@@ -48,7 +48,7 @@ def check_planes(
     watched = watch(method)
 
     def play(transport: Lockstep) -> tuple[Data, Stacks]:
-        data, own_env = scene.begin(watched, transport, Watched)
+        data, own_env = begin(scene, watched, transport, Watched)
         data = hide(data, fields, transport.nodes)
         for _ in range(rounds):
             data = hide(watched.play(data, own_env), fields, transport.nodes)
