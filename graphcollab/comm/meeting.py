@@ -60,7 +60,7 @@ def _is_shared(kind: object) -> bool:
 T = TypeVar("T")
 
 PATIENCE = 1.0  # seconds in which torchrun detects the process that has ended first, and names it
-VERBS = ("status", "all_gather_object", "fetch", "all_reduce", "all_gather_nodes", "all_gather", "broadcast")
+VERBS = ("status", "all_gather_object", "gather", "swap", "all_reduce")
 
 
 class Meeting:
@@ -97,13 +97,10 @@ class Meeting:
         shared = self._share(torch.frombuffer(bytearray(text), dtype=torch.uint8), sizes)
         return [json.loads(bytes(one.tolist())) for one in shared]
 
-    def _meet(
-        self, verb: str, length: int = 0, values: Sequence[Tensor] = (), error: Exception | None = None
-    ) -> list[int]:
-        """Announce the verb that this process begins, with its kinds of values; return the lengths of all processes."""
+    def _meet(self, verb: str, length: int = 0, what: str = "", error: Exception | None = None) -> list[int]:
+        """Announce the verb that this process begins, and what it sends; return the lengths of all processes."""
         text = b"" if error is None else json.dumps(as_value(error)).encode()
-        kind = zlib.crc32(" ".join(f"{one.dtype} {list(one.shape[1:])}" for one in values).encode())
-        word = torch.tensor([VERBS.index(verb), length, len(text), kind])
+        word = torch.tensor([VERBS.index(verb), length, len(text), zlib.crc32(what.encode())])
         words = [torch.empty_like(word) for _ in range(self.size)]
         self._call(lambda: dist.all_gather(words, word))
         every = torch.stack(words)
@@ -119,8 +116,7 @@ class Meeting:
                 told.add_note(f"It was raised in {self.who(first)}.")
             raise told
         if len({(verb, kind) for verb, _, _, kind in every.tolist()}) > 1:
-            kinds = [f"{one.dtype} {list(one.shape)}" for one in values]
-            about = f"{verb} of {kinds} in {self.who(self.process)}"
+            about = f"{verb} of {what} in {self.who(self.process)}"
             raise StateError("processes", f"processes have met in different verbs, or with different values: {about}")
         return cast("list[int]", every[:, 1].tolist())
 

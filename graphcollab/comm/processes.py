@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 import torch.distributed as dist
@@ -13,7 +13,7 @@ from torch import Tensor
 from graphcollab._base.errors import MismatchError
 from graphcollab._base.naming import few
 from graphcollab.comm.meeting import Meeting
-from graphcollab.comm.transport import SharedTransport
+from graphcollab.comm.transport import SharedTransport, kinds_of
 
 
 class Processes(Meeting, SharedTransport):
@@ -59,32 +59,28 @@ class Processes(Meeting, SharedTransport):
     def where(self, node: int) -> str:
         return f"in process {int(self.owner[node])} of {self.size}"
 
-    def _of_all(self, values: Sequence[Tensor], counts: Sequence[Sequence[int]]) -> list[list[Tensor]]:
-        """Return the values, [n, ...] each, of all processes, given their numbers of entries."""
-        sizes = [sum(count * _size(one) for one, count in zip(values, many, strict=True)) for many in counts]
-        shared = self._share(_bytes(*values), sizes)
-        return [_split(one, values, many) for one, many in zip(shared, counts, strict=True)]
+    def gather(
+        self, what: str, values: Sequence[Tensor], by: Tensor | None = None, whole: Sequence[Tensor] = ()
+    ) -> dict[int, list[Tensor]]:
+        every = [*values, *whole]
+        content = _bytes(torch.tensor([*map(len, every)], device=every[0].device), *every)
+        told, head = self._share(content, self._meet("gather", len(content), what)), 8 * len(every)
+        counts = [one[:head].clone().view(torch.int64).tolist() for one in told]
+        return {p: _split(one[head:], every, many) for p, (one, many) in enumerate(zip(told, counts, strict=True))}
 
-    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
-        """Return the remote rows that owned receivers hear, [r, P], each sent once to a process that needs it."""
-        wanted = self.wanted(edge_index)
-        if not any(map(len, wanted)):
-            return rows[:0]
-        self._meet("fetch", values=[rows])
-        give = [torch.searchsorted(nodes, one[self.local_mask(one)]) for one in wanted]
-        own = wanted[self.process]
-        places = [(self.owner[own] == p).nonzero().flatten() for p in range(self.size)]
-        taken = [rows.new_empty(len(place), *rows.shape[1:]) for place in places]
-        self._swap([rows[one.to(rows.device)] for one in give], taken)
-        self.rows_moved += len(own)
-        out = rows.new_empty(len(own), *rows.shape[1:])
-        for place, some in zip(places, taken, strict=True):
-            out[place.to(rows.device)] = some
-        return out
+    def swap(self, what: str, give: Mapping[int, Tensor], take: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
+        self._meet("swap", what=what)
+        sends = [dist.P2POp(dist.isend, one.contiguous(), p) for p, one in give.items()]
+        takes = [dist.P2POp(dist.irecv, one, p) for p, one in take.items()]
+        if sends or takes:
+            self._call(lambda: [work.wait() for work in dist.batch_isend_irecv([*sends, *takes])])
+        self.rows_moved += sum(map(len, take.values()))
+        self.bytes_moved += sum(one.numel() * one.element_size() for one in take.values())
+        return take
 
     def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes; those of one type are sent together."""
-        self._meet("all_reduce", values=[value[None] for value in values])
+        self._meet("all_reduce", what=kinds_of(value[None] for value in values))
         found: dict[int, Tensor] = {}
         for dtype, device in dict.fromkeys((value.dtype, value.device) for value in values):
             places = [n for n, value in enumerate(values) if (value.dtype, value.device) == (dtype, device)]
@@ -95,37 +91,6 @@ class Processes(Meeting, SharedTransport):
             for n, some in zip(places, total.to(dtype).split([*map(len, flat)]), strict=True):
                 found[n] = some.view(values[n].shape)
         return tuple(found[n] for n in range(len(values)))
-
-    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
-        self._meet("all_gather_nodes", values=values)
-        counts = torch.bincount(self.owner, minlength=self.size).tolist()
-        told = self._of_all(values, [[count] * len(values) for count in counts])
-        return self.in_place(values, told)
-
-    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        content = _bytes(torch.tensor([*map(len, values)], device=values[0].device), *values)
-        told, head = self._share(content, self._meet("all_gather", len(content), values)), 8 * len(values)
-        counts = [one[:head].clone().view(torch.int64).tolist() for one in told]
-        every = [_split(one[head:], values, many) for one, many in zip(told, counts, strict=True)]
-        return tuple(torch.cat(many) for many in zip(*every, strict=True))
-
-    def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
-        """Return values completed by their owners; all processes receive them, whatever ``to`` is."""
-        self._meet("broadcast", values=[values])
-        by = self.owner[owner]
-        places = [(by == p).nonzero().flatten() for p in range(self.size)]
-        out = values.clone()
-        told = self._of_all([values[places[self.process]]], [[len(place)] for place in places])
-        for place, (some,) in zip(places, told, strict=True):
-            out[place] = some
-        return out
-
-    def _swap(self, give: list[Tensor], take: list[Tensor]) -> None:
-        sends = [dist.P2POp(dist.isend, one, p) for p, one in enumerate(give) if one.numel()]
-        takes = [dist.P2POp(dist.irecv, one, p) for p, one in enumerate(take) if one.numel()]
-        if sends or takes:
-            self._call(lambda: [work.wait() for work in dist.batch_isend_irecv([*sends, *takes])])
-        self.bytes_moved += sum(one.numel() * one.element_size() for one in take)
 
 
 def _bytes(*values: Tensor) -> Tensor:

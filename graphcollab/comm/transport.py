@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -10,9 +10,12 @@ from typing import Any, Protocol, TypeAlias
 import torch
 from torch import Tensor
 
-from graphcollab._base.errors import MismatchError
+from graphcollab._base.errors import MismatchError, StateError
 
 __all__ = ["Halo", "SharedTransport", "Transport", "raise_on_all"]
+
+NUMBERS = "what all are told as numbers: losses, scores, weights"
+LISTS = "what all are told as lists: edges, cluster centers"
 
 Act: TypeAlias = Callable[[], None]
 Snapshot: TypeAlias = Callable[[], bytes]
@@ -162,7 +165,10 @@ class Transport:
 
 
 class SharedTransport(Transport):
-    """Base of multi-process runs: the number of this process, and the ``owner`` of every node, [K]."""
+    """Base of multi-process runs: the number of this process, and the ``owner`` of every node, [K].
+
+    Subclasses implement three primitives: `gather`, `swap` and `all_reduce`.
+    """
 
     def __init__(self, process: int, owner: Tensor) -> None:
         self.process, self.owner = process, owner
@@ -187,13 +193,104 @@ class SharedTransport(Transport):
         many = torch.bincount(pairs // count, minlength=int(self.owner.max()) + 1)
         return [*(pairs % count).split(many.tolist())]
 
-    def in_place(self, values: Sequence[Tensor], told: Iterable[Sequence[Tensor]]) -> tuple[Tensor, ...]:
-        """Return values [K, ...], given those of owned nodes, [k, ...], and each process's values of its own nodes."""
-        out = tuple(one.new_empty(len(self.owner), *one.shape[1:]) for one in values)
-        for process, many in enumerate(told):
-            for one, some in zip(out, many, strict=True):
-                one[self.owner == process] = some
+    # ------------------------------------------------------------------------------------------------- primitives
+
+    def gather(
+        self, what: str, values: Sequence[Tensor], by: Tensor | None = None, whole: Sequence[Tensor] = ()
+    ) -> dict[int, list[Tensor]]:
+        """Return values [n, ...] of every process that is there, by process, and ``whole`` ones of equal shapes.
+
+        ``by`` [N], if known, is the process of each entry over all processes.
+        """
+        raise NotImplementedError
+
+    def swap(self, what: str, give: Mapping[int, Tensor], take: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
+        """Send a tensor each to some processes, and return those from others, of the types and shapes in ``take``."""
+        raise NotImplementedError
+
+    @property
+    def others(self) -> list[int]:
+        """The other processes that are there."""
+        return [p for p in range(int(self.owner.max()) + 1) if p != self.process]
+
+    def unknown(self, values: Tensor, count: int) -> Tensor:
+        """Return placeholders [count, ...] for unknown values: NaN, False or -1."""
+        nothing = torch.nan if values.is_floating_point() else False if values.dtype is torch.bool else -1
+        return values.new_full((count, *values.shape[1:]), nothing)
+
+    def wrong(self, process: int, why: str) -> Exception:
+        """Return the error that a process has sent what it must not send."""
+        return StateError("processes", f"process {process} has sent a wrong message: {why}")
+
+    def require_readers(self, processes: Iterable[int]) -> None:
+        """Check that rows of models may go to some processes."""
+
+    # ------------------------------------------------------------------------------------------ verbs made of them
+
+    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
+        return self.placed(values, self.gather(f"{NUMBERS} ({kinds_of(values)})", values, self.owner))
+
+    def placed(self, values: Sequence[Tensor], told: Mapping[int, Sequence[Tensor]]) -> tuple[Tensor, ...]:
+        """Return values [K, ...], of the kinds of ``values``, from those that processes have of their own nodes."""
+        out = tuple(self.unknown(one, len(self.owner)) for one in values)
+        for process, many in told.items():
+            for one, some in zip(out, many, strict=False):
+                one[self.owner == process] = some.to(one.device)
         return out
+
+    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+        told = self.gather(f"{LISTS} ({kinds_of(values)})", values)
+        for process, (nodes, *_) in told.items():
+            self.require_own(process, nodes)
+        every = zip(*told.values(), strict=True)
+        return tuple(torch.cat([some.to(one.device) for some in many]) for one, many in zip(values, every, strict=True))
+
+    def require_own(self, process: int, nodes: Tensor) -> None:
+        """Check that a process has spoken of its own nodes only."""
+        if not bool(torch.isin(nodes.cpu(), (self.owner == process).nonzero()).all()):
+            raise self.wrong(process, "it speaks for nodes of others")
+
+    def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
+        """Return values [M, ...] as filled in by their owners; with ``to``, sent from process to process.
+
+        Values of absent owners stay as they are known here: they have not changed.
+        """
+        by, out = self.owner[owner], self.unknown(values, len(values))
+        own = by == self.process
+        kept = own if (there := self.there(len(self.owner))) is None else own | ~there[owner]
+        out[kept] = values[kept]
+        if to is None:
+            told = self.gather(f"{what or NUMBERS} ({kinds_of([values])})", [values[own]], by)
+            for process, (some,) in told.items():
+                out[by == process] = some.to(out.device)
+            return out
+        hears = self.owner[to]
+        give = {p: values[own & (hears == p)] for p in self.others}
+        wait = {p: (by == p) & (hears == self.process) for p in self.others}
+        take = {p: values[mask] for p, mask in wait.items()}
+        what = f"{what or 'gradients or their products, for one site'} ({kinds_of([values])})"
+        for process, some in self._swapped(what, give, take).items():
+            out[wait[process]] = some.to(out.device)
+        return out
+
+    def fetch(self, rows: Tensor, nodes: Tensor, edge_index: Tensor) -> Tensor:
+        heard = self.wanted(edge_index)
+        wanted = heard[self.process]
+        if not any(map(len, heard)):
+            return rows[:0]
+        asked = {p: torch.searchsorted(nodes, heard[p][self.local_mask(heard[p])]) for p in self.others}
+        self.require_readers(p for p, at in asked.items() if len(at))
+        give = {p: rows[at.to(rows.device)] for p, at in asked.items()}
+        places = {p: (self.owner[wanted] == p).nonzero().flatten() for p in self.others}
+        take = {p: rows.new_empty(len(at), *rows.shape[1:]) for p, at in places.items()}
+        out = self.unknown(rows, len(wanted))
+        for p, some in self._swapped(f"models or updates ({kinds_of([rows])})", give, take).items():
+            out[places[p].to(rows.device)] = some.to(rows.device)
+        return out
+
+    def _swapped(self, what: str, give: Mapping[int, Tensor], take: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
+        given, taken = ({p: one for p, one in some.items() if len(one)} for some in (give, take))
+        return self.swap(what, given, taken)
 
     def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Send to all processes, and keep what local nodes hear."""
@@ -205,6 +302,14 @@ class SharedTransport(Transport):
         want, had = (self.owner[edges[1]] * len(self.owner) + edges[0] for edges in (edge_index, before))
         elsewhere = self.owner[edge_index[0]] != self.owner[edge_index[1]]
         return edge_index[:, elsewhere & ~torch.isin(want, had)]
+
+
+def kinds_of(values: Iterable[Tensor]) -> str:
+    """Describe the number types and entry shapes of values [n, ...]; for more than two, only their number types."""
+    kinds = [(str(one.dtype).removeprefix("torch."), list(one.shape[1:])) for one in values]
+    if len(kinds) > 2:
+        return f"{len(kinds)} tensors of {', '.join(dict.fromkeys(name for name, _ in kinds))}"
+    return " and ".join(f"{name} {shape}" for name, shape in kinds)
 
 
 @dataclass(frozen=True)

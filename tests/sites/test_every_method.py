@@ -23,6 +23,7 @@ from graphcollab.sites.transport import Presence, Sites
 from graphcollab.testing import Scene
 from graphcollab.train.missed import hand_over, take_over
 from tests.sites.apart import apart
+from tests.testing.lockstep import begin
 from tests.testing.planes import hide
 
 NAMES = tuple("abcdef")
@@ -76,7 +77,7 @@ class Small:
         self.fields = (*LOOP, *self.method.fields)
         self.sites = Sites(connection, torch.arange(len(NAMES)))
         scene = Scene.small(embeds=self.method.embeds).replace(participation=Presence())
-        self.data, self.env = scene.begin(self.method, self.sites)
+        self.data, self.env = begin(scene, self.method, self.sites)
         self.history, self.there = History(NAMES), list[tuple[bool, ...]]()
         self.exchanges, self.why = list[int](), ""
 

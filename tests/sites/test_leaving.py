@@ -96,22 +96,13 @@ def test_what_some_get_is_shown_at_its_most_for_all(method, doors):
     assert all(told[to] >= real[to] for to in OTHERS)
 
 
-def test_scores_are_told_to_everybody_and_checksums_of_the_initial_model_to_sites(averaged):
+def test_scores_are_told_to_everybody(averaged):
     for leaving in (averaged, rehearsed(methods.meta_l2c(epochs=1))):
         told = {line.what.partition(" (")[0]: line for line in leaving.lines if line.to == "everybody"}
         assert told["losses and scores of the site, and how much it has sent"].messages == ROUNDS
-        own = [line for line in leaving.lines if line.what.startswith("checksums of its initial model")]
-        assert [line.to for line in own] == OTHERS  # the model itself is the first site's
         added = [line.what for line in leaving.lines if line.to == ADDED]
         assert all(line.startswith("what is added up: models, gradients, counters (") for line in added)
         assert len(added) == 1
-
-
-def test_the_first_site_sends_its_initial_model_to_the_others_alone():
-    here = site("cleveland", ROWS["cleveland"], dry_run=["hungarian", "va"], **SETTINGS)
-    lines = here.run(methods.fedavg(epochs=1), small, rounds=1).lines
-    found = [(line.to, line.messages) for line in lines if line.what.startswith("the initial model, of the first site")]
-    assert found == [("hungarian", 1), ("va", 1)]
 
 
 def test_a_run_sends_the_models_that_its_rehearsal_has_told(doors):

@@ -46,7 +46,7 @@ def histories(change: Callable[[str, Tensor], Tensor] | None) -> dict[str, dict[
 
 
 def test_scores_of_others_are_their_own():
-    """A site adds a quarter to everything that it tells of losses and scores, the initial model included."""
+    """A site adds a quarter to everything that it tells of losses and scores."""
     true, told = histories(None), histories(lambda what, one: one + 0.25)
     for name in NAMES:
         for field in ("train_loss", "val_loss", "val_metric", "test_loss", "test_metric"):
@@ -106,7 +106,7 @@ def test_sites_speak_for_their_own_nodes(say):
     assert all(found == FOUND[say] for found in honest.values())
     for found in play(lambda plane: say(plane, [0, 3] if plane.party == "d" else plane.own.tolist())).values():
         assert isinstance(found, FrameError)
-        assert "a message of d is not as it should be: it speaks for nodes of other sites" in str(found)
+        assert "a message of d is not as it should be: it speaks for nodes of others" in str(found)
 
 
 @pytest.mark.parametrize("say", [texts, together, collect])
@@ -126,11 +126,11 @@ def test_what_a_site_has_told_comes_back_as_it_was(say):
     assert "a message of a is not as it should be: the coordinator has returned other values" in str(found)
 
 
-def test_initial_models_are_those_of_the_first_site():
+def test_entries_are_those_of_their_owner():
     """Others add nothing to them, whatever they send."""
 
     def begin(plane: Plane) -> list[float]:
         own = torch.full((1, 2), 1.0 + plane.own[0])
-        return plane.broadcast(own, torch.zeros(1, dtype=torch.int64), what="the initial model").tolist()
+        return plane.broadcast(own, torch.zeros(1, dtype=torch.int64), what="a number").tolist()
 
     assert play(begin) == {name: [[1.0, 1.0]] for name in NAMES}

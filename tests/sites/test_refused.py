@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from graphcollab import Tasks, methods, run, site
+from graphcollab.comm.transport import NUMBERS
 from graphcollab.components import Participation
 from graphcollab.components.exchange.servers import places
 from graphcollab.components.state import LOOP
@@ -19,13 +20,14 @@ from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
-from graphcollab.sites.transport import NUMBERS, Presence, Sites
+from graphcollab.sites.transport import Presence, Sites
 from graphcollab.testing import Scene
 from graphcollab.train import Callback, Result
 from tests.data.rooms import prepared
 from tests.raising import raises, warns
 from tests.sites.apart import apart
 from tests.sites.test_every_method import Scripted
+from tests.testing.lockstep import begin
 from tests.testing.planes import hide
 
 NAMES = tuple("abcdef")
@@ -66,7 +68,7 @@ def play(name: str, when: Sequence[int], spoil: str = "nan", **settings: Any) ->
             connection.spoil, connection.when = SPOILT[spoil], when
         sites = Sites(connection, torch.arange(len(NAMES)))
         scene = Scene.small(embeds=method.embeds).replace(participation=Presence(), isolate=True)
-        data, env = scene.begin(method, sites)
+        data, env = begin(scene, method, sites)
         refused = []
 
         def once() -> None:

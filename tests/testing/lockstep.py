@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import reduce
 from typing import Any, TypeVar
@@ -97,37 +97,26 @@ class Lockstep(SharedTransport):
                 f"process {self.process} owns {self.nodes.tolist()} and has rows of {nodes.tolist()}",
             )
         wanted = self.wanted(edge_index)
-        if not any(map(len, wanted)):
-            return rows[:0]
-        self.meeting.moved[self.process].append(wanted[self.process])
-        give = [rows[torch.searchsorted(nodes, one[self.local_mask(one)])] for one in wanted]
-        by = self.owner[wanted[self.process]]
-        out = rows.new_empty(len(by), *rows.shape[1:])
-        for p, given in enumerate(self.meeting.exchange(self.process, "fetch", give)):
-            out[by == p] = given[self.process]
-        return out
+        if any(map(len, wanted)):
+            self.meeting.moved[self.process].append(wanted[self.process])
+        return super().fetch(rows, nodes, edge_index)
+
+    def gather(
+        self, what: str, values: Sequence[Tensor], by: Tensor | None = None, whole: Sequence[Tensor] = ()
+    ) -> dict[int, list[Tensor]]:
+        return dict(enumerate(self.meeting.exchange(self.process, "gather", [*values, *whole])))
+
+    def swap(self, what: str, give: Mapping[int, Tensor], take: Mapping[int, Tensor]) -> Mapping[int, Tensor]:
+        posted = self.meeting.exchange(self.process, "swap", give)
+        return {p: posted[p][self.process] for p in take}
+
+    def unknown(self, values: Tensor, count: int) -> Tensor:
+        return poison(values.new_empty(count, *values.shape[1:]))
 
     def all_reduce(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the sums of values over all processes, added in process order."""
         many = self.meeting.exchange(self.process, "all_reduce", values)
         return tuple(reduce(torch.add, same) for same in zip(*many, strict=True))
-
-    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
-        return self.in_place(values, self.meeting.exchange(self.process, "all_gather_nodes", values))
-
-    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
-        many = self.meeting.exchange(self.process, "all_gather", values)
-        return tuple(torch.cat(same) for same in zip(*many, strict=True))
-
-    def broadcast(self, values: Tensor, owner: Tensor, to: Tensor | None = None, what: str = "") -> Tensor:
-        """Return the values with the entries of their owners; entries that this process may not know are poisoned."""
-        many = self.meeting.exchange(self.process, "broadcast", values)
-        out, by = poison(values), self.owner[owner]
-        told = torch.ones_like(by, dtype=torch.bool) if to is None else self.local_mask(to) | self.local_mask(owner)
-        for p, some in enumerate(many):
-            taken = told & (by == p)
-            out[taken] = some[taken]
-        return out
 
 
 def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tuple[list[T], Meeting]:
@@ -148,7 +137,9 @@ def in_lockstep(owners: Sequence[Tensor], play: Callable[[Lockstep], T]) -> tupl
     return [one.result() for one in found], meeting
 
 
-def begin(scene: Scene, method: AnyMethod, transport: Lockstep | None, make: type[Plane] = Plane) -> tuple[Data, Env]:
+def begin(
+    scene: Scene, method: AnyMethod, transport: SharedTransport | None, make: type[Plane] = Plane
+) -> tuple[Data, Env]:
     """Return the state before the first round and the `Env` of one process, without samples of other processes."""
     if transport is None:
         return scene.begin(method)

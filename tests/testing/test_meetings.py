@@ -13,7 +13,7 @@ from graphcollab.train import evaluate
 from tests.testing.lockstep import begin, in_lockstep
 from tests.testing.planes import OWNERS, hide
 
-# Models come along edges once, whoever reads them (fetch), or are summed (reduce). Beyond that:
+# Models come along edges once, whoever reads them (swap), or are summed (reduce). Beyond that:
 # - CGA and FC: the answers, and which are of no use (tell);
 # - CoBo: the gradients of pairs, and their products (both to the other end alone);
 # - `directed`: the weights of senders that choose their receivers (tell);
@@ -22,36 +22,36 @@ from tests.testing.planes import OWNERS, hide
 # - IFCA: which center every node has chosen (gather);
 # - meta-L2C: gradients of the encoders and losses, in one (reduce).
 MEETINGS = {
-    "cga": ["fetch", "broadcast", "broadcast"],
-    "cobo": ["fetch", "broadcast", "broadcast"],
-    "dac": ["fetch", "all_gather", "all_gather"],
-    "dfedavgm": ["fetch"],
-    "directed": ["fetch", "broadcast"],
+    "cga": ["swap", "swap", "gather"],
+    "cobo": ["swap", "swap", "gather"],
+    "dac": ["swap", "gather", "gather"],
+    "dfedavgm": ["swap"],
+    "directed": ["swap", "gather"],
     "ditto": ["all_reduce"],
-    "dpfl": ["fetch"],
-    "dpsgd": ["fetch"],
-    "fc": ["fetch", "broadcast", "broadcast"],
-    "fedamp": ["fetch"],
+    "dpfl": ["swap"],
+    "dpsgd": ["swap"],
+    "fc": ["swap", "swap", "gather"],
+    "fedamp": ["swap"],
     "fedavg": ["all_reduce"],
     "fedavg_finetuned": ["all_reduce"],
     "fedclassavg": ["all_reduce"],
     "fedproto": ["all_reduce", "all_reduce"],
     "fedsim": ["all_reduce"],
     "flt": ["all_reduce"],
-    "fomo": ["fetch", "all_gather"],
-    "heurfedamp": ["fetch"],
-    "ifca": ["all_reduce", "all_gather_nodes"],
-    "l2c": ["fetch"],
+    "fomo": ["swap", "gather"],
+    "heurfedamp": ["swap"],
+    "ifca": ["all_reduce", "gather"],
+    "l2c": ["swap"],
     "local": [],
-    "mapl": ["fetch"],
-    "meta_l2c": ["fetch", "all_reduce"],
-    "oracle": ["fetch", "all_gather"],
-    "panm": ["fetch", "all_gather"],
+    "mapl": ["swap"],
+    "meta_l2c": ["swap", "all_reduce"],
+    "oracle": ["swap", "gather"],
+    "panm": ["swap", "gather"],
     "partial_pooling": ["all_reduce"],
-    "pens": ["fetch", "all_gather"],
-    "pfedgraph": ["fetch"],
+    "pens": ["swap", "gather"],
+    "pfedgraph": ["swap"],
     "pfedsim": ["all_reduce"],
-    "random_peers": ["fetch", "all_gather"],
+    "random_peers": ["swap", "gather"],
 }
 
 
