@@ -210,8 +210,8 @@ def test_losses_that_have_a_name_may_be_given():
 
 @pytest.mark.parametrize(("name", "metric"), METRICS.items(), ids=METRICS)
 def test_metrics_that_have_a_name_may_be_given(name, metric):
-    targets = torch.stack([Y, Y], 1) if metric.only_with == "cox" else Y
-    loss = metric.only_with or ("cross_entropy" if metric.of_classes else "mse")
+    loss = metric.losses[0]
+    targets = torch.stack([Y, Y], 1) if loss == "cox" else Y
     assert Tasks.from_samples([(X, targets)], loss=loss, metric=name).metric == name
 
 
@@ -225,7 +225,7 @@ def test_a_metric_that_is_entered_is_known_to_tasks_their_messages_and_the_comma
         assert Tasks.from_samples([(X, Y)], **{**given, "loss": loss}).metric == "share_of_ones"
     with raises("value", "metric", "'rmse'", "'share_of_ones'", kind=SettingError):
         Tasks.from_samples([(X, Y)], metric="share_of_one")
-    monkeypatch.setitem(METRICS, "share_of_ones", replace(share, of_classes=False))
+    monkeypatch.setitem(METRICS, "share_of_ones", replace(share, losses=("mse",)))
     with raises("conflict", "metric", "'share_of_ones'"):
         Tasks.from_samples([(X, Y)], **given)
 

@@ -48,7 +48,7 @@ accuracy = Metric(
     True,
     _accuracy,
     weighted=True,
-    of_classes=True,
+    losses=("cross_entropy", "bce"),
     is_share=True,
     explanation="the share of rows that are predicted right",
 )
@@ -97,7 +97,7 @@ auc = Metric(
     _auc,
     undefined="it needs samples of both classes",
     weighted=True,
-    of_classes=True,
+    losses=("cross_entropy", "bce", "mse", "poisson"),  # it needs only an order
     is_share=True,
     title="AUC",
     explanation="the chance that of two rows of different classes the right one has the higher probability",
@@ -142,7 +142,7 @@ concordance = Metric(
     undefined="it needs an event before the time of another sample",
     weighted=True,
     is_share=True,
-    only_with="cox",
+    losses=("cox",),
     explanation="the share of pairs of which the one with the earlier event has the higher risk",
 )
 r"""Harrell's C: the share of comparable pairs of samples in which the earlier event has the higher score.

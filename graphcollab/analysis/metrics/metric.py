@@ -35,11 +35,9 @@ class Metric:
         undefined: Condition under which a node with samples has no value, for messages.
         weighted: Whether ``measure`` also accepts the samples' weights, as its fourth argument: 0 in the padding, and 1
             for all other samples if they have no weights. Other metrics are for unweighted samples only.
-        of_classes: Whether it is for predicted classes or their probabilities (True) or for real values (False); a
-            named metric is rejected for tasks of the other kind. Default: it is for both.
+        losses: The named losses that it fits; a named metric is rejected with any other. Default: all.
         is_share: Whether it is a share, from 0 to 1, which tables show in percent.
         unit: Power of the targets' unit, 0 for none.
-        only_with: The only named loss that it is compatible with, if there is one.
         title: Name in sentences. Default: the name.
         explanation: What it measures, in half a sentence for people who do not know it.
 
@@ -62,12 +60,16 @@ class Metric:
     measure: Callable[..., Tensor] = field(repr=False)
     undefined: str = ""
     weighted: bool = False
-    of_classes: bool | None = None
+    losses: tuple[str, ...] = ()
     is_share: bool = False
     unit: int = 0
-    only_with: str = ""
     title: str = ""
     explanation: str = ""
+
+    @property
+    def of_classes(self) -> bool:
+        """Whether it is only for predicted classes or their probabilities."""
+        return "cross_entropy" in self.losses
 
     @classmethod
     def per_node(
@@ -95,7 +97,7 @@ class Metric:
 
     def reading(self, link: Callable[[Tensor], Tensor] | None) -> Metric:
         """Return a metric that applies a link function to the outputs first; unchanged if it is not for real values."""
-        if link is None or self.of_classes is not False:
+        if link is None or self.of_classes or "poisson" not in self.losses:
             return self
         return replace(self, measure=lambda outputs, *rest: self.measure(link(outputs), *rest))
 

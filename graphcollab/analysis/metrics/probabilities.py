@@ -37,7 +37,7 @@ log_loss = Metric(
     False,
     _log_loss,
     weighted=True,
-    of_classes=True,
+    losses=("cross_entropy", "bce"),
     title="log loss",
     explanation="the mean negative logarithm of the probability that the true class was given",
 )
@@ -56,7 +56,7 @@ brier = Metric(
     False,
     _brier,
     weighted=True,
-    of_classes=True,
+    losses=("cross_entropy", "bce"),
     title="Brier score",
     explanation="the mean squared error of predicted probabilities",
 )
@@ -102,7 +102,7 @@ ece = Metric(
     False,
     _ece,
     weighted=True,
-    of_classes=True,
+    losses=("cross_entropy", "bce"),
     title="calibration error (ECE)",
     explanation="how far predicted probabilities are from how often they come true",
 )

@@ -187,7 +187,7 @@ def _between_parties(result: Result) -> bool:
 def _bins(result: Result) -> Tensor:
     """Return sums of weights, confidences and correct predictions of every bin over all nodes, [3, BINS]."""
     kinds = {f"{kind} {b}": partial(_sum, kind, b) for kind in KINDS for b in range(BINS)}
-    measures = [Metric(name, True, one, weighted=True, of_classes=True) for name, one in kinds.items()]
+    measures = [Metric(name, True, one, weighted=True, losses=("cross_entropy", "bce")) for name, one in kinds.items()]
     with own_filter("ignore", code="quality", subject="metric"):  # nodes without test samples have none in any bin
         scores = result.scores(measures, "test")
     sums = torch.stack([scores[one.name][scores.members] for one in measures]).nansum(1)
