@@ -60,7 +60,7 @@ class CountRounds(Callback):
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("--dataset", default="digits", help=f"{', '.join(DATASETS)}, or the path of an .npz file (default: digits)")
+    add("--dataset", default="digits", help=f"{', '.join(DATASETS)} (default: digits)")
     add("--root", help="folder with the datasets (default: the variable GRAPHCOLLAB_DATA)")
     add("--download", action="store_true", help="fetch the dataset if it is not there")
     add("--model", default="mlp", choices=MODELS, help="model of every node (default: mlp, 64 hidden units)")

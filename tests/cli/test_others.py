@@ -161,4 +161,4 @@ def test_methods_and_datasets_are_shown(call):
     shown = call("show", "ditto").stdout
     assert "steps = None    (a whole number of at least 1 or None)" in shown
     assert "optimizer = sgd    (" in shown
-    assert "cifar10.npz" in call("show", "cifar10").stdout
+    assert "cifar-10-batches-py" in call("show", "cifar10").stdout

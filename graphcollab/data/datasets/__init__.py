@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from graphcollab._base.lazy import make_lazy
 
 if TYPE_CHECKING:
-    from graphcollab.data.datasets.arrays import from_arrays as from_arrays, from_npz as from_npz
+    from graphcollab.data.datasets.arrays import from_arrays as from_arrays
     from graphcollab.data.datasets.catalog import DATASETS as DATASETS, TABLES as TABLES
     from graphcollab.data.datasets.labeled_arrays import LabeledArrays as LabeledArrays, join_datasets as join_datasets
     from graphcollab.data.datasets.site_table import SiteTable as SiteTable

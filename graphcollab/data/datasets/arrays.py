@@ -1,32 +1,17 @@
-"""Datasets from arrays, in memory or in an ``.npz`` file, and preprocessing of images."""
+"""Datasets from arrays, and preprocessing of images."""
 
 from __future__ import annotations
 
-import os
-import zipfile
-import zlib
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from graphcollab._base.errors import (
-    DamagedError,
-    FormatError,
-    GraphcollabError,
-    InvalidTypeError,
-    MissingError,
-    MissingFileError,
-    ShapeError,
-    TooManyError,
-    UntrustedError,
-)
+from graphcollab._base.errors import InvalidTypeError, ShapeError
 from graphcollab._base.settings import checked
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
 
-_KEYS = ("x_train", "y_train", "x_test", "y_test")
 _CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
 
 
@@ -69,59 +54,6 @@ def from_arrays(
         class_names = [str(label) for label in range(largest + 1)]
     train, test = _to_inputs(name, "train_inputs", train_inputs), _to_inputs(name, "test_inputs", test_inputs)
     return LabeledArrays(name, train, labels[0], test, labels[1], tuple(class_names))
-
-
-@checked
-def from_npz(path: str | os.PathLike[str], class_names: Sequence[str] | None = None) -> LabeledArrays:
-    """Read a dataset from an ``.npz`` file with the arrays x_train, y_train, x_test and y_test.
-
-    The arrays are treated as in :func:`from_arrays`. Files are read without pickle, so reading never runs code.
-
-    Args:
-        path: The file. Its name without ``.npz`` becomes the name of the dataset.
-        class_names: One name per label. Default: the labels themselves.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        ValueError: It is not an ``.npz`` file, is damaged or encrypted, lacks an array, holds one that does not fit
-            into memory, or holds pickled objects.
-    """
-    path = Path(path)
-    subject = f"file {path}"
-    if not path.is_file():
-        raise MissingFileError(
-            subject, f"there is no file {path}; expected an .npz file with the arrays {', '.join(_KEYS)}"
-        )
-    with path.open("rb") as file:  # np.load would leave a damaged file open
-        try:
-            stored = np.load(file, allow_pickle=False)
-        except (ValueError, EOFError, zipfile.BadZipFile, MemoryError, OSError, NotImplementedError) as error:
-            raise DamagedError(subject, f"{path} is not an intact .npz file; write it with numpy.savez") from error
-        if not isinstance(stored, np.lib.npyio.NpzFile):
-            raise FormatError(subject, f"{path} holds a single array; expected an .npz file, written with numpy.savez")
-        missing = [key for key in _KEYS if key not in stored]
-        if missing:
-            raise MissingError(
-                subject,
-                f"{path} lacks {', '.join(missing)}; expected the arrays {', '.join(_KEYS)}, "
-                f"found {', '.join(stored.files) or 'none'}",
-            )
-        train, labels, test, test_labels = (_read(path, stored, key) for key in _KEYS)
-    return from_arrays(train, labels, test, test_labels, name=path.stem, class_names=class_names)
-
-
-def _read(path: Path, stored: np.lib.npyio.NpzFile, key: str) -> np.ndarray:
-    kind: type[GraphcollabError]
-    try:
-        values: np.ndarray = stored[key]
-        return values
-    except (ValueError, zlib.error, EOFError, zipfile.BadZipFile, OSError) as error:
-        kind, reason = UntrustedError if "allow_pickle" in str(error) else DamagedError, str(error)
-    except RuntimeError as error:  # from zipfile, for passwords and compression methods
-        kind, reason = FormatError, str(error)
-    except MemoryError as error:
-        kind, reason = TooManyError, str(error)
-    raise kind(f"file {path}", f"{path}: cannot read {key}: {reason}; write the file with numpy.savez")
 
 
 def _to_tensor(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:

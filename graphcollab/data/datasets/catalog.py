@@ -10,7 +10,6 @@ from typing import Any, Literal, overload
 
 from graphcollab._base.errors import MissingError, UnsupportedError
 from graphcollab._base.settings import checked, look_up
-from graphcollab.data.datasets.arrays import from_npz
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
 from graphcollab.data.datasets.mini_imagenet import mini_imagenet
 from graphcollab.data.datasets.site_table import SiteTable, heart_disease, parkinsons
@@ -46,7 +45,7 @@ def load_dataset(
     """Load a dataset by name.
 
     Args:
-        name: A name in :data:`DATASETS` or in :data:`TABLES`, or the path of an ``.npz`` file for :func:`from_npz`.
+        name: A name in :data:`DATASETS` or in :data:`TABLES`.
         root: Folder with the files. Default: the environment variable ``GRAPHCOLLAB_DATA``. Datasets that come with
             an installed package, such as the digits, need no folder.
         download: Fetch missing files, for datasets that torchvision can fetch.
@@ -63,10 +62,8 @@ def load_dataset(
         >>> load_dataset("heart_disease").sizes
         {'cleveland': 303, 'hungarian': 294, 'switzerland': 123, 'va': 200}
     """
-    if name.endswith(".npz"):
-        return from_npz(name, **options)
     known: dict[str, Callable[..., Any]] = {**DATASETS, **TABLES}
-    loader = look_up("dataset", name, known, also=", or the path of an .npz file")
+    loader = look_up("dataset", name, known)
     accepted = inspect.signature(loader).parameters
     if "root" not in accepted:  # part of an installed package: nothing to find or fetch
         return loader(**options)

@@ -14,14 +14,13 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from graphcollab._base.errors import DamagedError, MissingFileError, ShapeError
+from graphcollab._base.errors import DamagedError, MissingFileError
 from graphcollab._base.settings import Real, Seed, checked
 from graphcollab._base.torchvision import torchvision_datasets
-from graphcollab.data.datasets.arrays import from_arrays, from_npz, standardize
+from graphcollab.data.datasets.arrays import from_arrays, standardize
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
 
 _BY_TRAIN = ({"train": True}, {"train": False})  # torchvision's arguments for the two splits of most datasets
-_CIFAR10_CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 
 
 @checked
@@ -68,24 +67,9 @@ def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> Label
 
 @checked
 def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
-    """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB, from ``cifar-10-batches-py``.
-
-    If that folder does not exist, ``root/cifar10.npz`` is read instead, if present: uint8 images x_train and x_test
-    [N, 32, 32, 3] (another shape is a ValueError), labels y_train and y_test [N]. Nothing is downloaded then.
-    """
-    root = Path(root)
+    """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB, from ``cifar-10-batches-py``."""
     dataset = torchvision_datasets().CIFAR10
-    archive = root / "cifar10.npz"
-    if not (root / dataset.base_folder).is_dir() and archive.is_file():
-        stored = from_npz(archive, class_names=_CIFAR10_CLASSES)
-        if stored.input_shape != (3, 32, 32):
-            raise ShapeError(
-                f"file {archive}",
-                f"cifar10: {archive} must hold images [N, 32, 32, 3], got samples of shape {stored.input_shape}",
-            )
-        standardize(stored.train_inputs, stored.test_inputs)
-        return stored
-    return _load("cifar10", dataset, root, dataset.base_folder, download, also=f" or of the archive {archive}")
+    return _load("cifar10", dataset, Path(root), dataset.base_folder, download)
 
 
 @checked
@@ -108,9 +92,7 @@ def svhn(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
     return _load("svhn", torchvision_datasets().SVHN, folder, "", download, [{"split": "train"}, {"split": "test"}])
 
 
-def _load(
-    name: str, dataset: Any, root: Path, within: str, download: bool, splits: Any = _BY_TRAIN, also: str = ""
-) -> LabeledArrays:
+def _load(name: str, dataset: Any, root: Path, within: str, download: bool, splits: Any = _BY_TRAIN) -> LabeledArrays:
     """Open both splits with torchvision, or report the searched location, and standardize their images."""
     folder = root / within
     try:
@@ -121,7 +103,7 @@ def _load(
         if isinstance(error, RuntimeError) and "not found" in str(error):
             raise MissingFileError(
                 f"folder {folder}",
-                f"{name}: torchvision found no intact files in {folder}{also}; give the root that holds them, "
+                f"{name}: torchvision found no intact files in {folder}; give the root that holds them, "
                 "or download=True to fetch them",
             ) from error
         raise DamagedError(

@@ -3,11 +3,9 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from graphcollab import load_dataset
-from graphcollab.data.datasets import LabeledArrays
 from graphcollab.data.datasets.catalog import DATASETS, TABLES
 from tests.raising import raises
 
@@ -80,11 +78,3 @@ def test_unknown_option() -> None:
 def test_mini_imagenet_cannot_be_downloaded(tmp_path: Path) -> None:
     with raises("unsupported", "download"):
         load_dataset("mini_imagenet", root=tmp_path, download=True)
-
-
-def test_a_file_as_name(tmp_path: Path) -> None:
-    x, y = np.zeros((2, 3)), np.array([0, 1])
-    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
-    data = load_dataset(str(tmp_path / "own.npz"), class_names=["no", "yes"])
-    assert isinstance(data, LabeledArrays)
-    assert data.class_names == ("no", "yes")

@@ -61,31 +61,6 @@ def test_cifar10_format(cifar10_root: Path) -> None:
     assert (data.test_targets.tolist(), data.class_names[3]) == ([3, 9], "cat")
 
 
-def write_cifar10_npz(root: Path, images: np.ndarray) -> None:
-    np.savez(root / "cifar10.npz", x_train=images[:4], y_train=[0, 1, 2, 9], x_test=images[4:], y_test=[9, 9])
-
-
-@pytest.mark.parametrize("download", [False, True])
-def test_cifar10_npz_where_the_folder_is_absent(download: bool, tmp_path: Path, rng: np.random.Generator) -> None:
-    images = rng.integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)
-    write_cifar10_npz(tmp_path, images)
-    data = cifar10(tmp_path, download=download)
-    channels_first = images.transpose(0, 3, 1, 2)
-    check(data, channels_first[:4], channels_first[4:])
-    assert (data.name, data.train_targets.tolist(), data.class_names[9]) == ("cifar10", [0, 1, 2, 9], "truck")
-
-
-def test_cifar10_prefers_the_folder(cifar10_root: Path) -> None:
-    write_cifar10_npz(cifar10_root, np.zeros((6, 32, 32, 3), dtype=np.uint8))
-    assert len(cifar10(cifar10_root).train_inputs) == 10
-
-
-def test_cifar10_npz_of_another_shape(tmp_path: Path) -> None:
-    write_cifar10_npz(tmp_path, np.zeros((6, 28, 28), dtype=np.uint8))
-    with raises("shape", f"file {tmp_path / 'cifar10.npz'}", "28"):
-        cifar10(tmp_path)
-
-
 @pytest.mark.parametrize("nested", [True, False])
 def test_svhn_format(nested: bool, svhn_root: Path) -> None:
     data, images = svhn(svhn_root if nested else svhn_root / "SVHN"), np.load(svhn_root / "images.npy")
@@ -107,8 +82,7 @@ def test_svhn_format(nested: bool, svhn_root: Path) -> None:
 def test_absent_files_say_where_and_what_to_do(
     loader: Callable[..., LabeledArrays], folder: str, tmp_path: Path
 ) -> None:
-    archive = ["cifar10.npz"] if loader is cifar10 else []
-    with raises("missing-file", f"folder {tmp_path / folder}", "download=True", *archive, kind=FileNotFoundError):
+    with raises("missing-file", f"folder {tmp_path / folder}", "download=True", kind=FileNotFoundError):
         loader(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -177,6 +151,6 @@ def test_real_fashion_mnist(data_root: Path) -> None:
 
 
 def test_real_cifar10(data_root: Path) -> None:
-    data = cifar10(holding(data_root, "cifar10.npz"))
+    data = cifar10(holding(data_root, "cifar-10-batches-py"))
     check_real(data, (50_000, 10_000), [0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
     assert [data.class_names[label] for label in data.train_targets[:3].tolist()] == ["frog", "truck", "truck"]
