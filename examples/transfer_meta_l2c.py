@@ -14,6 +14,7 @@ both datasets in DATA:
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -77,13 +78,22 @@ def split_classes(data: LabeledArrays, seed: int, split: bool) -> tuple[list[int
     return sorted(order[:cut]), sorted(order[cut:])
 
 
+def gray(data: LabeledArrays) -> LabeledArrays:
+    """Average the channels of images, crop the center, and standardize the result as one channel."""
+    top, left = ((size - SIDE) // 2 for size in data.input_shape[1:])
+    center = (..., slice(top, top + SIDE), slice(left, left + SIDE))
+    train, test = (pool.inputs.mean(1, keepdim=True)[center] for pool in (data.train, data.test))
+    train, test = ((images - train.mean()) / train.std() for images in (train, test))
+    return replace(data, train=replace(data.train, inputs=train), test=replace(data.test, inputs=test))
+
+
 @only_main_process()
 def main() -> None:
     args = arguments()
     torch.set_num_threads(args.threads)
     source, target = (load_dataset(name, args.root) for name in (args.source, args.target))
     if args.gray:
-        source, target = source.grayscale(SIDE), target.grayscale(SIDE)
+        source, target = gray(source), gray(target)
     dealt = args.shards, args.classes_per_node
     source_model = partial(build_model, args.model, source.input_shape, source.num_classes)
     target_model = partial(build_model, args.model, target.input_shape, target.num_classes)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -26,6 +25,7 @@ from graphcollab import (
 from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics import Metric
 from graphcollab.components import Exchange, Fit, Receive, ThroughCenters, ThroughServer
+from graphcollab.data.datasets import from_arrays
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.engine import SGD, Adam, Loss
 from graphcollab.engine.losses import as_objective
@@ -114,7 +114,7 @@ def corrupt_mixer(tmp_path):
 
 
 def bare(inputs, targets):
-    return SimpleNamespace(train_inputs=inputs, train_targets=targets, test_inputs=inputs, test_targets=targets)
+    return from_arrays(inputs, targets, inputs, targets)
 
 
 BAD = {
@@ -122,7 +122,7 @@ BAD = {
     "shards too large": (lambda: shard_tasks(DIGITS, 20, shard_size=50), ("too-few", "class 0", "20", "50")),
     "class without samples": (lambda: shard_tasks(DIGITS, 2, classes=[0, 11]), ("empty", "class 11")),
     "class without tests": (
-        lambda: shard_tasks(SimpleNamespace(**{**vars(bare(X, Y)), "test_inputs": X[:2], "test_targets": Y[:2]}), 2, 3),
+        lambda: shard_tasks(from_arrays(X, Y, X[:2], Y[:2]), 2, 3),
         ("too-few", "classes", "2"),
     ),
     "classes do not divide": (lambda: shard_tasks(DIGITS, 20, 3), ("conflict", "classes_per_node", "10", "3")),

@@ -12,7 +12,7 @@ import re
 import typing
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -23,6 +23,7 @@ from graphcollab._base import settings
 from graphcollab._base.settings import Known, Natural, NonNegative
 from graphcollab.components import Count, Exchanger, Local, Piece, Real, Rewiring, Stop, Weigher
 from graphcollab.data.datasets import LabeledArrays
+from graphcollab.data.samples import Pool
 from graphcollab.engine import SGD, Adam, Objective
 from graphcollab.engine.optimizer import RowOptimizer
 from graphcollab.methods.declare import Weights, method
@@ -131,8 +132,8 @@ def of_runs() -> list[Owner]:
 def of_tasks() -> list[Owner]:
     draw = torch.Generator().manual_seed(0)
     inputs, targets = torch.rand(240, 1, 4, 4, generator=draw), torch.arange(240) % 6
-    data = LabeledArrays("made", inputs, targets, inputs[:120], targets[:120], tuple("abcdef"))
-    many = LabeledArrays("many", inputs.repeat(40, 1, 1, 1), targets.repeat(40), inputs, targets, tuple("abcdef"))
+    data = LabeledArrays("made", Pool(inputs, targets), Pool(inputs[:120], targets[:120]), tuple("abcdef"))
+    many = replace(data, name="many", train=Pool(inputs.repeat(40, 1, 1, 1), targets.repeat(40)), test=data.train)
     few = {"train": 6, "val": 2, "test": 2}
     needs = {
         "linear_regression_tasks": {"nodes": (2, 2), "dim": 3, **few},

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
+
+from graphcollab.data.datasets import from_arrays
 
 
 @pytest.fixture
 def numbered():
     def make(classes, per_class, tests=4):
         train, test = torch.arange(classes * per_class), torch.arange(classes * tests)
-        return SimpleNamespace(
-            train_inputs=train[:, None].float(), train_targets=train % classes,
-            test_inputs=test[:, None].float(), test_targets=test % classes,
-        )  # fmt: skip
+        return from_arrays(train[:, None].float(), train % classes, test[:, None].float(), test % classes)
 
     return make
 
@@ -28,9 +25,6 @@ def images():
         draw = torch.Generator().manual_seed(0)
         offset = torch.tensor([0.0, 5.0]).view(2, 1, 1)
         train, test = (torch.rand(n, 2, side, width or side, generator=draw) + offset for n in (count, tests))
-        return SimpleNamespace(
-            train_inputs=train, train_targets=torch.arange(count) % 2,
-            test_inputs=test, test_targets=torch.arange(tests) % 2,
-        )  # fmt: skip
+        return from_arrays(train, torch.arange(count) % 2, test, torch.arange(tests) % 2)
 
     return make

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from types import SimpleNamespace
 
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
 from graphcollab import load_dataset
+from graphcollab.data.datasets import from_arrays
 from graphcollab.data.partition import class_clusters
 from graphcollab.data.partition.class_counts import class_windows
 from tests.raising import raises
@@ -52,8 +52,8 @@ def test_the_paper_with_twenty_nodes(numbered, overlap, groups):
     for node in range(20):
         group = groups[node // 10]
         assert tasks.classes[node].nonzero().flatten().tolist() == list(group)
-        assert counts_of(tasks, "train", data.train_targets, node) == [300 * (c in group) for c in range(10)]
-        assert counts_of(tasks, "test", data.test_targets, node) == [15 * (c in group) for c in range(10)]
+        assert counts_of(tasks, "train", data.train.targets, node) == [300 * (c in group) for c in range(10)]
+        assert counts_of(tasks, "test", data.test.targets, node) == [15 * (c in group) for c in range(10)]
         assert len(tasks.splits["test"].of(node).unique()) == 15 * len(group)
     index = tasks.splits["train"].index
     assert len(index.unique()) == len(index) == 20 * 300 * len(groups[0])
@@ -64,7 +64,7 @@ def test_drawn_numbers(numbered, overlap, groups):
     data = numbered(10, 6000, tests=20)
     tasks = class_clusters(data, nodes=10, per_class=(100, 300), overlap=overlap)
     assert tasks.cluster.tolist() == [0] * 5 + [1] * 5
-    found = torch.tensor([counts_of(tasks, "train", data.train_targets, node) for node in range(10)])
+    found = torch.tensor([counts_of(tasks, "train", data.train.targets, node) for node in range(10)])
     has = torch.tensor([[c in groups[node // 5] for c in range(10)] for node in range(10)])
     assert (found[~has] == 0).all()
     drawn = found[has]
@@ -88,10 +88,7 @@ def test_drawn_numbers(numbered, overlap, groups):
 def test_nobody_has_anothers_samples(same, clusters, more, low, overlap, val, test, seed):
     val, nodes = min(val, low - 1), clusters + more
     targets = torch.arange(9 * 80) % 9 + 1  # no sample of class 0
-    data = SimpleNamespace(
-        train_inputs=targets[:, None].float(), train_targets=targets, test_inputs=targets[:36, None].float(),
-        test_targets=targets[:36],
-    )  # fmt: skip
+    data = from_arrays(targets[:, None].float(), targets, targets[:36, None].float(), targets[:36])
     per_class = low if same else (low, low + 4)
     tasks = class_clusters(data, nodes, clusters, per_class, overlap, val, test, seed)
     windows = class_windows(9, clusters, overlap)
@@ -137,8 +134,8 @@ def test_a_nodes_samples_do_not_depend_on_names_or_on_nodes_behind_it(numbered):
 def test_relabeled_data_are_dealt_alike(numbered):
     """Classes stand in order whatever their labels are: 0 … 9 or 10, 12, … 28."""
     data = numbered(10, 100, tests=20)
-    spread = SimpleNamespace(**vars(data))
-    spread.train_targets, spread.test_targets = 2 * data.train_targets + 10, 2 * data.test_targets + 10
+    train, test = ((pool.inputs, 2 * pool.targets + 10) for pool in (data.train, data.test))
+    spread = from_arrays(*train, *test)
     one, two = (class_clusters(d, nodes=4, per_class=10, overlap=4) for d in (data, spread))
     assert torch.equal(one.splits["train"].index, two.splits["train"].index)
     assert torch.equal(one.classes, two.classes[:, 10::2])
@@ -150,7 +147,7 @@ def test_the_embedded_digits():
     assert tasks.num_nodes == 20
     assert tasks.sizes("test").tolist() == [70] * 20
     assert tasks.sizes("val").tolist() == [7] * 20
-    assert tasks.pools["train"].inputs is data.train_inputs
+    assert tasks.pools["train"].inputs is data.train.inputs
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
 from graphcollab import load_dataset
+from graphcollab.data.datasets import from_arrays
 from graphcollab.data.datasets.labeled_arrays import join_datasets
 from graphcollab.data.partition import disjoint_classes, label_shift
 from tests.raising import raises
@@ -25,22 +28,22 @@ def test_all_samples_of_a_cluster_are_dealt_to_its_nodes(numbered):
         own = (tasks.cluster == c).nonzero().flatten().tolist()
         index = torch.cat([index_of(tasks, k) for k in own])
         assert len(index) == len(index.unique()) == 100
-        classes = set(data.train_targets[index].tolist())
+        classes = set(data.train.targets[index].tolist())
         assert len(classes) == 2
         groups.append(classes)
         shares = [int(tasks.sizes("train")[k]) + 2 for k in own]
         assert shares == sorted([100 // many + (m < 100 % many) for m in range(many)], reverse=True)
         for k in own:
-            assert set(data.test_targets[tasks.splits["test"].of(k)].tolist()) == classes
+            assert set(data.test.targets[tasks.splits["test"].of(k)].tolist()) == classes
             assert tasks.sizes("test")[k] == 8
     assert set().union(*groups) == set(range(20))
-    assert tasks.pools["train"].inputs is data.train_inputs
+    assert tasks.pools["train"].inputs is data.train.inputs
 
 
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=4), st.integers(0, 2), st.integers(0, 99))
 def test_classes_and_samples_are_disjoint(nodes, val, seed):
     x, y = torch.zeros(108, 1), torch.arange(108) % 9
-    data = type("Data", (), {"train_inputs": x, "train_targets": y, "test_inputs": x, "test_targets": y})
+    data = from_arrays(x, y, x, y)
     tasks = disjoint_classes(data, nodes, val=val, seed=seed)
     each = 9 // len(nodes)
     assert tasks.classes.sum(1).le(each).all()
@@ -70,9 +73,9 @@ def test_determinism_and_random_classes(numbered):
 
 def test_classes_that_do_not_occur_are_not_drawn(numbered):
     data = numbered(6, 10)
-    kept = data.train_targets % 2 == 1
-    data.train_inputs, data.train_targets = data.train_inputs[kept], data.train_targets[kept]
-    tasks = disjoint_classes(data, (1, 1, 1), val=0)
+    kept = data.train.targets % 2 == 1
+    odd = replace(data, train=data.train.take(kept.nonzero().flatten()))
+    tasks = disjoint_classes(odd, (1, 1, 1), val=0)
     assert sorted(tasks.classes.int().argmax(1).tolist()) == [1, 3, 5]
 
 

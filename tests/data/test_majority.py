@@ -40,7 +40,7 @@ def test_majority_tasks(numbered):
     tasks = majority_tasks(data, majorities, p=0.6, train=sizes, val=20, test=30)
     assert tasks.cluster.tolist() == [0, 1, 0, 1]
     assert tasks.names[3] == "cluster 1, node 3"
-    for split, targets in (("train", data.train_targets), ("val", data.train_targets), ("test", data.test_targets)):
+    for split, targets in (("train", data.train.targets), ("val", data.train.targets), ("test", data.test.targets)):
         for node, majority in enumerate(majorities):
             size = {"train": sizes[node], "val": 20, "test": 30}[split]
             index = tasks.splits[split].of(node)
@@ -68,8 +68,8 @@ def test_setting_of_the_thesis(numbered):
     tasks = majority_tasks(data, groups, p=0.7, val=0)
     assert tasks.cluster.tolist() == [0, 0, 1, 1]
     assert "val" not in tasks.splits
-    assert data.train_targets[tasks.splits["train"].of(0)].bincount().tolist() == [140] * 5 + [60] * 5
-    assert data.test_targets[tasks.splits["test"].of(3)].bincount().tolist() == [18] * 5 + [42] * 5
+    assert data.train.targets[tasks.splits["train"].of(0)].bincount().tolist() == [140] * 5 + [60] * 5
+    assert data.test.targets[tasks.splits["test"].of(3)].bincount().tolist() == [18] * 5 + [42] * 5
 
 
 @pytest.mark.parametrize(

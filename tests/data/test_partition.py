@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
+from graphcollab.data.datasets import from_arrays
 from graphcollab.data.partition import grouped_tasks, shard_tasks
 from graphcollab.data.partition.partition import class_shards
 from tests.raising import raises
@@ -14,10 +13,7 @@ from tests.raising import raises
 def dataset(classes, per_class, tests=2):
     """Inputs are sample numbers, so that every sample can be told."""
     train, test = torch.arange(classes * per_class), torch.arange(classes * tests)
-    return SimpleNamespace(
-        train_inputs=train[:, None].float(), train_targets=train % classes,
-        test_inputs=test[:, None].float(), test_targets=test % classes,
-    )  # fmt: skip
+    return from_arrays(train[:, None].float(), train % classes, test[:, None].float(), test % classes)
 
 
 @st.composite
@@ -38,7 +34,7 @@ def test_figure_2(setting):
     assert tasks.classes.sum(0).tolist() == [shards] * classes
     assert sorted(tasks.splits["train"].index.tolist()) == list(range(classes * per_class))
     for node in range(tasks.num_nodes):
-        tested = data.test_targets[tasks.splits["test"].of(node)]
+        tested = data.test.targets[tasks.splits["test"].of(node)]
         own = tasks.classes[node].nonzero().flatten()
         assert tested.bincount(minlength=classes)[own].tolist() == [2] * classes_per_node
         assert len(tested) == 2 * classes_per_node
@@ -62,7 +58,7 @@ def test_partition_depends_on_the_seed_only():
 
 
 def test_shards_of_a_size():
-    shards = class_shards(dataset(2, 10).train_targets, [0, 1], 3, size=2)
+    shards = class_shards(dataset(2, 10).train.targets, [0, 1], 3, size=2)
     assert [[len(s) for s in row] for row in shards] == [[2, 2, 2], [2, 2, 2]]
     tasks = shard_tasks(dataset(4, 10), 2, 2, shard_size=3, val_fraction=0)
     assert tasks.sizes("train").tolist() == [6] * 4
@@ -76,7 +72,7 @@ def test_classes_can_be_chosen():
 def test_test_samples_are_stored_once():
     data = dataset(4, 10, tests=5)
     tasks = shard_tasks(data, 5, 2)
-    assert tasks.pools["test"].inputs is data.test_inputs
+    assert tasks.pools["test"].inputs is data.test.inputs
     assert tasks.sizes("test").tolist() == [10] * 10
 
 

@@ -5,6 +5,7 @@ import torch
 from hypothesis import given, strategies as st
 
 from graphcollab import load_dataset
+from graphcollab.data.datasets import from_arrays
 from graphcollab.data.partition import permuted_labels
 from graphcollab.data.partition.shift import label_permutations
 from tests.raising import raises
@@ -68,7 +69,7 @@ def settings(draw):
 def test_every_cluster_has_every_sample_once(setting):
     nodes, val, fraction, seed = setting
     x, y = torch.arange(61.0)[:, None], torch.arange(61) % 5
-    data = type("Data", (), {"train_inputs": x, "train_targets": y, "test_inputs": x[:9], "test_targets": y[:9]})
+    data = from_arrays(x, y, x[:9], y[:9])
     tasks = permuted_labels(data, nodes, val=val, fraction=fraction, seed=seed)
     labels = label_permutations(5, len(nodes), seed=seed)
     seen = []
@@ -174,4 +175,4 @@ def test_fashion_mnist(data_root):
     assert counts == [[1000] * 10] * 8
     labels = label_permutations(10, 4)
     for k in (0, 3, 7):
-        assert torch.equal(targets_of(tasks, "test", k), labels[k // 2, data.test_targets])
+        assert torch.equal(targets_of(tasks, "test", k), labels[k // 2, data.test.targets])

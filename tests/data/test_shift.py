@@ -1,11 +1,12 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
+from graphcollab.data.datasets import from_arrays
 from graphcollab.data.partition import concept_shift, covariate_shift, label_shift, rotation_shift
 from graphcollab.data.partition.shift import rotate
 from tests.raising import raises
@@ -41,8 +42,8 @@ def test_label_shift(numbered):
         for split in ("train", "val"):
             assert set(targets_of(tasks, split, node).tolist()) <= own
         assert targets_of(tasks, "test", node).bincount(minlength=10).tolist() == [4 * (c in own) for c in range(10)]
-    assert tasks.pools["train"].inputs is data.train_inputs
-    assert tasks.pools["test"].inputs is data.test_inputs
+    assert tasks.pools["train"].inputs is data.train.inputs
+    assert tasks.pools["test"].inputs is data.test.inputs
 
 
 @st.composite
@@ -57,10 +58,8 @@ def clusters(draw):
 def test_samples_belong_to_one_node(setting):
     groups, nodes, train, val, seed = setting
     targets = torch.arange(30 * groups) % (2 * groups)
-    data = SimpleNamespace(
-        train_inputs=torch.arange(30 * groups)[:, None].float(), train_targets=targets,
-        test_inputs=torch.arange(30 * groups)[:, None].float(), test_targets=targets,
-    )  # fmt: skip
+    inputs = torch.arange(30 * groups)[:, None].float()
+    data = from_arrays(inputs, targets, inputs, targets)
     for tasks in (
         label_shift(data, [(2 * c, 2 * c + 1) for c in range(groups)], nodes, train, val, seed=seed),
         covariate_shift(data, [torch.clone] * groups, nodes, train, val, seed=seed),
@@ -139,8 +138,8 @@ def test_covariate_shift_transforms_what_is_dealt(numbered):
     assert (inputs_of(tasks, "train", 1) < 1000).all()
     numbers = (inputs_of(tasks, "train", 2) - 1000).long().flatten()
     assert torch.equal(targets_of(tasks, "train", 2), numbers % 2)
-    assert torch.equal(inputs_of(tasks, "test", 2), data.test_inputs + 1000)
-    assert torch.equal(targets_of(tasks, "test", 2), data.test_targets)
+    assert torch.equal(inputs_of(tasks, "test", 2), data.test.inputs + 1000)
+    assert torch.equal(targets_of(tasks, "test", 2), data.test.targets)
     assert tasks.splits["test"].of(0).tolist() == tasks.splits["test"].of(1).tolist() == list(range(8))
     assert tasks.splits["test"].of(2).tolist() == list(range(8, 16))
 
@@ -150,7 +149,7 @@ def test_rotation_shift(images):
     tasks = rotation_shift(data, (0, 180, 10, 350), (3, 2, 1, 1), train=6, val=2, seed=3)
     assert tasks.cluster.tolist() == [0, 0, 0, 1, 1, 2, 3]
     unturned = covariate_shift(data, [torch.clone] * 4, (3, 2, 1, 1), train=6, val=2, seed=3)
-    black = torch.stack([data.train_inputs[:, c].min() for c in range(2)]).view(2, 1, 1)
+    black = torch.stack([data.train.inputs[:, c].min() for c in range(2)]).view(2, 1, 1)
     for split in ("train", "val", "test"):
         for node in range(7):
             before, after = inputs_of(unturned, split, node), inputs_of(tasks, split, node)
@@ -176,14 +175,13 @@ def test_concept_shift(numbered):
         for split in ("train", "val"):
             numbers = inputs_of(tasks, split, node).long().flatten()
             assert torch.equal(targets_of(tasks, split, node), numbers % 10 + offset)
-        assert torch.equal(targets_of(tasks, "test", node), second.test_targets + offset)
+        assert torch.equal(targets_of(tasks, "test", node), second.test.targets + offset)
     assert tasks.classes.shape == (4, 20)
 
 
 def test_stated_numbers_of_classes_count(numbered):
     first = numbered(2, 10)
-    first.num_classes = 7
-    tasks = concept_shift([first, numbered(2, 10)], [1, 1], 5, 1)
+    tasks = concept_shift([replace(first, class_names=tuple("abcdefg")), numbered(2, 10)], [1, 1], 5, 1)
     assert set(tasks.pools["test"].targets.tolist()) == {0, 1, 7, 8}
 
 

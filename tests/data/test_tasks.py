@@ -195,7 +195,7 @@ def test_a_message_names_the_argument_what_it_must_be_and_the_value(make, messag
 
 
 def test_unknown_arguments_are_refused_in_the_name_of_the_builder():
-    data = LabeledArrays("made", X, Y, X, Y, ("a", "b"))
+    data = LabeledArrays("made", Pool(X, Y), Pool(X, Y), ("a", "b"))
     with raises("type", "losss", "'loss'", kind=TypeError):
         class_clusters(data, losss="x")
     with raises("type", "zz", kind=TypeError):

@@ -11,6 +11,7 @@ from torch import Tensor
 from graphcollab._base.errors import InvalidTypeError, ShapeError
 from graphcollab._base.settings import checked
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
+from graphcollab.data.samples import Pool
 
 _CHANNELS = (1, 3, 4)  # gray, RGB, RGB with alpha
 
@@ -53,7 +54,7 @@ def from_arrays(
         largest = max((int(values.max()) for values in labels if values.numel()), default=-1)
         class_names = [str(label) for label in range(largest + 1)]
     train, test = _to_inputs(name, "train_inputs", train_inputs), _to_inputs(name, "test_inputs", test_inputs)
-    return LabeledArrays(name, train, labels[0], test, labels[1], tuple(class_names))
+    return LabeledArrays(name, Pool(train, labels[0]), Pool(test, labels[1]), tuple(class_names))
 
 
 def _to_tensor(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:

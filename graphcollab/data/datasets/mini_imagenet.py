@@ -17,6 +17,7 @@ from graphcollab._base.keyed import keyed_order
 from graphcollab._base.settings import Count, Real, Seed, checked
 from graphcollab.data.datasets.arrays import scale_images, standardize
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
+from graphcollab.data.samples import Pool
 
 _SPLITS = ("train", "val", "test")
 _FOLDERS = ("mini_imagenet", "mini-imagenet", "miniImageNet", "MiniImageNet", "miniImagenet")
@@ -77,7 +78,8 @@ def mini_imagenet(
     train_inputs, test_inputs = (scale_images(_read_images([path for path, _ in part], size)) for part in (train, test))
     standardize(train_inputs, test_inputs)
     train_targets, test_targets = (torch.tensor([label for _, label in part]) for part in (train, test))
-    return LabeledArrays("mini_imagenet", train_inputs, train_targets, test_inputs, test_targets, tuple(classes))
+    pools = Pool(train_inputs, train_targets), Pool(test_inputs, test_targets)
+    return LabeledArrays("mini_imagenet", *pools, tuple(classes))
 
 
 def _find_files(root: Path) -> dict[str, list[Path]]:

@@ -67,7 +67,7 @@ def fashion_mnist(root: str | os.PathLike[str], download: bool = False) -> Label
 
 @checked
 def cifar10(root: str | os.PathLike[str], download: bool = False) -> LabeledArrays:
-    """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB, from ``cifar-10-batches-py``."""
+    """Load CIFAR-10: 50,000 training and 10,000 test images in 10 classes, 32 x 32 RGB (``cifar-10-batches-py``)."""
     dataset = torchvision_datasets().CIFAR10
     return _load("cifar10", dataset, Path(root), dataset.base_folder, download)
 
@@ -113,5 +113,5 @@ def _load(name: str, dataset: Any, root: Path, within: str, download: bool, spli
         ) from error
     labels = [np.asarray(part.targets if hasattr(part, "targets") else part.labels) for part in (train, test)]
     stored = from_arrays(train.data, labels[0], test.data, labels[1], name, getattr(train, "classes", None))
-    standardize(stored.train_inputs, stored.test_inputs)
+    standardize(stored.train.inputs, stored.test.inputs)
     return stored

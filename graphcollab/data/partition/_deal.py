@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from graphcollab._base.documentation import checked_with
-from graphcollab._base.errors import EmptyError, MismatchError, ShapeError, TooFewError
+from graphcollab._base.errors import EmptyError, MismatchError, TooFewError
 from graphcollab._base.keyed import keyed_order
+from graphcollab.data.datasets.labeled_arrays import LabeledArrays
 from graphcollab.data.samples import Pool, Split
 from graphcollab.data.tasks import Tasks
 
@@ -34,46 +34,6 @@ builder = checked_with(
     }
 )
 """Decorator of task builders: it checks their arguments and documents the common ones."""
-
-
-@runtime_checkable
-class Labeled(Protocol):
-    """A labeled dataset with a test set, such as `graphcollab.data.datasets.LabeledArrays`.
-
-    Shapes:
-        train_inputs: [N, ...]; train_targets: class labels, [N]; test_inputs: [N', ...]; test_targets: [N'].
-    """
-
-    @property
-    def train_inputs(self) -> Tensor: ...
-    @property
-    def train_targets(self) -> Tensor: ...
-    @property
-    def test_inputs(self) -> Tensor: ...
-    @property
-    def test_targets(self) -> Tensor: ...
-
-
-def num_classes(source: Labeled) -> int:
-    """Return the number of labels of a dataset: its ``num_classes``, or its largest label plus one."""
-    largest = 1 + int(torch.cat([source.train_targets, source.test_targets]).max())
-    stated = getattr(source, "num_classes", largest)
-    if stated < largest:
-        raise MismatchError(
-            "num_classes",
-            f"a source says it has {stated} classes, and has the label {largest - 1}: correct one of them",
-        )
-    return int(stated)
-
-
-def label_starts(sources: Sequence[Labeled]) -> list[int]:
-    """Return the label offset of every dataset: the number of classes of those before it."""
-    shapes = {tuple(source.train_inputs.shape[1:]) for source in sources}
-    if len(shapes) > 1:
-        raise ShapeError(
-            "inputs", f"sources' inputs have different shapes {sorted(shapes)}: bring them to one shape first"
-        )
-    return list(accumulate(map(num_classes, sources), initial=0))[:-1]
 
 
 def check_clusters(nodes: Sequence[int], clusters: int, what: str) -> None:
@@ -122,12 +82,12 @@ def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: 
 
 
 def deal_counts(
-    data: Labeled, train: Tensor, val: Tensor, test: Tensor, cluster: Tensor, seed: int, **kwargs: Any
+    data: LabeledArrays, train: Tensor, val: Tensor, test: Tensor, cluster: Tensor, seed: int, **kwargs: Any
 ) -> Tasks:
     """Build tasks in which node k has ``train[k, c]``, ``val[k, c]`` and ``test[k, c]`` samples of class c."""
     dealt, drawn = [], []
     for c in range(train.shape[1]):
-        index, wanted = (data.train_targets == c).nonzero().flatten(), (train + val)[:, c]
+        index, wanted = (data.train.targets == c).nonzero().flatten(), (train + val)[:, c]
         need = int(wanted.sum())
         if len(index) < need:
             raise TooFewError(
@@ -138,7 +98,7 @@ def deal_counts(
         sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
         dealt.append(index[keyed_order(seed, _DEAL_STREAM, index)][:need].split(sizes))
     for c in range(test.shape[1]):
-        index, most = (data.test_targets == c).nonzero().flatten(), int(test[:, c].max())
+        index, most = (data.test.targets == c).nonzero().flatten(), int(test[:, c].max())
         if len(index) < most:
             raise TooFewError(
                 f"class {c}", f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples"
@@ -150,19 +110,14 @@ def deal_counts(
     return stored_once(data, (own, held), tests, cluster, **kwargs)
 
 
-def pools_of(data: Labeled) -> dict[str, Pool]:
-    """Return a dataset as a training pool and a test pool."""
-    return {"train": Pool(data.train_inputs, data.train_targets), "test": Pool(data.test_inputs, data.test_targets)}
-
-
-def stored_once(data: Labeled, shares: Shares, tests: Sequence[Tensor], cluster: Tensor, **kwargs: Any) -> Tasks:
+def stored_once(data: LabeledArrays, shares: Shares, tests: Sequence[Tensor], cluster: Tensor, **kwargs: Any) -> Tasks:
     """Build tasks that share a dataset by index."""
     samples = {"train": ("train", shares[0]), "val": ("train", shares[1]), "test": ("test", tests)}
-    return assemble(pools_of(data), samples, cluster, **kwargs)
+    return assemble({"train": data.train, "test": data.test}, samples, cluster, **kwargs)
 
 
 def stored_apart(
-    sources: Sequence[Labeled],
+    sources: Sequence[LabeledArrays],
     shares: Sequence[Shares],
     change: Callable[[int, Tensor, Tensor], tuple[Tensor, Tensor]],
     test: int | None,
@@ -175,11 +130,11 @@ def stored_apart(
     for place, name in enumerate(("train", "val")):
         lists = [share[place] for share in shares]
         indices = zip(sources, map(torch.cat, lists), strict=True)
-        pools[name] = _pool([change(c, d.train_inputs[i], d.train_targets[i]) for c, (d, i) in enumerate(indices)])
+        pools[name] = _pool([change(c, d.train.inputs[i], d.train.targets[i]) for c, (d, i) in enumerate(indices)])
         sizes = [len(index) for own in lists for index in own]
         samples[name] = (name, list(torch.arange(len(pools[name])).split(sizes)))
-    pools["test"] = _pool([change(c, source.test_inputs, source.test_targets) for c, source in enumerate(sources)])
-    ranges = torch.arange(len(pools["test"])).split([len(source.test_targets) for source in sources])
+    pools["test"] = _pool([change(c, source.test.inputs, source.test.targets) for c, source in enumerate(sources)])
+    ranges = torch.arange(len(pools["test"])).split([len(source.test.targets) for source in sources])
     drawn = [draw_tests(one, c, nodes[c], test, seed, f"cluster {c}") for c, one in enumerate(ranges)]
     samples["test"] = ("test", [index for of_cluster in drawn for index in of_cluster])
     return assemble(pools, samples, clusters_of(nodes), **kwargs)

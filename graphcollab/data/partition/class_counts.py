@@ -16,7 +16,8 @@ from graphcollab._base.errors import ConflictError, MismatchError, RangeError, T
 from graphcollab._base.keyed import keyed_uniform
 from graphcollab._base.settings import Count, Fraction, Natural, Seed, SettingError, checked
 from graphcollab.data._builders import TaskFields
-from graphcollab.data.partition._deal import Labeled, builder, clusters_of, deal_counts
+from graphcollab.data.datasets.labeled_arrays import LabeledArrays
+from graphcollab.data.partition._deal import builder, clusters_of, deal_counts
 from graphcollab.data.tasks import Tasks
 
 PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
@@ -53,7 +54,7 @@ def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, cla
 
 @builder
 def majority_tasks(
-    data: Labeled,
+    data: LabeledArrays,
     majorities: Sequence[Sequence[Natural]],
     p: Fraction = 0.7,
     train: Count | Sequence[Count] = 1000,
@@ -82,7 +83,7 @@ def majority_tasks(
         raise MismatchError(
             "majority", f"each node needs majority classes and a number of samples, got {nodes} and {len(sizes)}"
         )
-    classes = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
+    classes = data.num_classes
     counts = {
         name: torch.tensor([majority_counts(n, m, p, classes) for n, m in zip(many, majorities, strict=True)])
         for name, many in (("train", sizes), ("val", [val] * nodes), ("test", [test] * nodes))
@@ -117,7 +118,7 @@ def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list
 
 @builder
 def class_clusters(
-    data: Labeled,
+    data: LabeledArrays,
     nodes: Count = 20,
     clusters: Count = 2,
     per_class: Annotated[Count | tuple[Count, Count], PER_CLASS] = 300,
@@ -166,10 +167,10 @@ def class_clusters(
             f"a node may have no more than {low} samples of a class, and val={val} leaves none for training: use a "
             "smaller val or a larger per_class",
         )
-    labels = data.train_targets.unique()
+    labels = data.train.targets.unique()
     windows = class_windows(len(labels), clusters, overlap)
     cluster = clusters_of([len(part) for part in torch.arange(nodes).tensor_split(clusters)])
-    count = 1 + int(torch.cat([data.train_targets, data.test_targets]).max())
+    count = data.num_classes
     has = torch.zeros(clusters, count, dtype=torch.bool)
     for c, window in enumerate(windows):
         has[c, labels[list(window)]] = True

@@ -16,8 +16,8 @@ from graphcollab._base.errors import DuplicateError, EmptyError, TooFewError
 from graphcollab._base.keyed import keyed_order
 from graphcollab._base.settings import Count, Natural, Seed
 from graphcollab.data._builders import TaskFields
+from graphcollab.data.datasets.labeled_arrays import LabeledArrays
 from graphcollab.data.partition._deal import (
-    Labeled,
     builder,
     check_clusters,
     clusters_of,
@@ -41,7 +41,7 @@ The thesis does not say which classes are paired; pairing neighboring labels is 
 
 @builder
 def label_shift(
-    data: Labeled,
+    data: LabeledArrays,
     groups: Sequence[Sequence[Natural]],
     nodes: Sequence[Count],
     train: Count | None = 400,
@@ -63,9 +63,9 @@ def label_shift(
         groups: Classes of every cluster; no class may be in two clusters.
 
     Example:
-        >>> from types import SimpleNamespace
+        >>> from graphcollab.data.datasets import from_arrays
         >>> x, y = torch.zeros(40, 1), torch.arange(40) % 4
-        >>> data = SimpleNamespace(train_inputs=x, train_targets=y, test_inputs=x, test_targets=y)
+        >>> data = from_arrays(x, y, x, y)
         >>> tasks = label_shift(data, groups=[(0, 1, 2), (3,)], nodes=[2, 1], train=8, val=2)
         >>> tasks.cluster.tolist(), tasks.names[2], tasks.classes[2].tolist()
         ([0, 0, 1], 'cluster 1, node 2', [False, False, False, True])
@@ -88,13 +88,13 @@ def label_shift(
     for c, (group, many) in enumerate(zip(groups, nodes, strict=True)):
         who = f"cluster {c} (classes {', '.join(map(str, group))})"
         classes = torch.tensor(list(group))
-        lacking = classes[~torch.isin(classes, data.train_targets)].tolist()
+        lacking = classes[~torch.isin(classes, data.train.targets)].tolist()
         if lacking:
             raise EmptyError(
                 f"class {lacking[0]}",
                 f"class {lacking[0]} of cluster {c} has no training samples: leave it out, or use data that has it",
             )
-        there, judged = (torch.isin(t, classes).nonzero().flatten() for t in (data.train_targets, data.test_targets))
+        there, judged = (torch.isin(t, classes).nonzero().flatten() for t in (data.train.targets, data.test.targets))
         shares = deal(there, many, train, val, seed, who)
         own += shares[0]
         held += shares[1]
@@ -104,7 +104,7 @@ def label_shift(
 
 @builder
 def disjoint_classes(
-    data: Labeled,
+    data: LabeledArrays,
     nodes: Sequence[Count] = (6, 6, 7, 7, 8, 8, 9, 9, 10, 10),
     train: Count | None = None,
     val: Natural = 100,
@@ -122,7 +122,7 @@ def disjoint_classes(
 
     Clusters get equally many classes, as many as possible; remaining classes are omitted.
     """
-    classes = data.train_targets.unique()
+    classes = data.train.targets.unique()
     each = len(classes) // max(len(nodes), 1)
     if each < 1:
         raise TooFewError(

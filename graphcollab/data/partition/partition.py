@@ -12,7 +12,8 @@ from graphcollab._base.errors import ConflictError, DuplicateError, EmptyError, 
 from graphcollab._base.keyed import keyed_order
 from graphcollab._base.settings import Count, Natural, Real, Seed
 from graphcollab.data._builders import TaskFields
-from graphcollab.data.partition._deal import Labeled, builder, pools_of
+from graphcollab.data.datasets.labeled_arrays import LabeledArrays
+from graphcollab.data.partition._deal import builder
 from graphcollab.data.samples import Split
 from graphcollab.data.tasks import Tasks
 
@@ -44,7 +45,7 @@ def class_shards(
 
 @builder
 def shard_tasks(
-    data: Labeled,
+    data: LabeledArrays,
     shards: Count = 20,
     classes_per_node: Count = 2,
     seed: Seed = 0,
@@ -70,7 +71,7 @@ def shard_tasks(
         classes: The M classes used. Default: all classes that occur.
         shard_size: Samples of a shard. Default: all samples are dealt out.
     """
-    classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
+    classes = list(classes) if classes is not None else data.train.targets.unique().tolist()
     many = len(classes)
     if many % classes_per_node:
         raise ConflictError(
@@ -78,7 +79,7 @@ def shard_tasks(
             f"{many} classes cannot be dealt {classes_per_node} to a node without giving a node one class twice: "
             f"choose a divisor of {many}",
         )
-    cut = class_shards(data.train_targets, classes, shards, seed, shard_size)
+    cut = class_shards(data.train.targets, classes, shards, seed, shard_size)
     row, place = torch.arange(many)[:, None], torch.arange(shards)[None]
     shard_of_group = keyed_order(seed, _GROUP_STREAM, row, place, 0)  # [M, P]: group p takes this shard of class m
     order = keyed_order(seed, _GROUP_STREAM, place.T, row.T, 1)  # [P, M]: classes of group p from left to right
@@ -94,7 +95,7 @@ def shard_tasks(
 
 @builder
 def grouped_tasks(
-    data: Labeled,
+    data: LabeledArrays,
     groups: Count = 5,
     nodes_per_group: Count = 3,
     seed: Seed = 0,
@@ -115,10 +116,10 @@ def grouped_tasks(
         classes: The classes used. Default: all classes that occur.
         shard_size: Samples of one class at one node. Default: all samples are dealt out.
     """
-    classes = list(classes) if classes is not None else data.train_targets.unique().tolist()
+    classes = list(classes) if classes is not None else data.train.targets.unique().tolist()
     if len(classes) % groups:
         raise ConflictError("groups", f"{len(classes)} classes cannot be split evenly into {groups} groups")
-    cut = class_shards(data.train_targets, classes, nodes_per_group, seed, shard_size)
+    cut = class_shards(data.train.targets, classes, nodes_per_group, seed, shard_size)
     order = keyed_order(seed, _GROUP_STREAM, torch.arange(len(classes)), 2)
     members = [chunk.tolist() for chunk in order.view(groups, -1)]
     index = [torch.cat([cut[m][k] for m in group]) for group in members for k in range(nodes_per_group)]
@@ -128,9 +129,9 @@ def grouped_tasks(
 
 
 def _with_tests(
-    data: Labeled, labels: list[list[int]], index: list[Tensor], held: tuple[float, int, bool], **kwargs: Any
+    data: LabeledArrays, labels: list[list[int]], index: list[Tensor], held: tuple[float, int, bool], **kwargs: Any
 ) -> Tasks:
-    of_class = {c: (data.test_targets == c).nonzero().flatten() for group in labels for c in group}
+    of_class = {c: (data.test.targets == c).nonzero().flatten() for group in labels for c in group}
     lacking = sorted(c for c, where in of_class.items() if not len(where))
     if lacking:
         raise TooFewError(
@@ -138,4 +139,4 @@ def _with_tests(
         )
     tests = [torch.cat([of_class[c] for c in sorted(group)]) for group in labels]
     splits = {"train": Split.from_lists("train", index), "test": Split.from_lists("test", tests)}
-    return Tasks(pools_of(data), splits, **kwargs).hold_out(*held)
+    return Tasks({"train": data.train, "test": data.test}, splits, **kwargs).hold_out(*held)

@@ -20,13 +20,11 @@ from graphcollab._base.errors import ContractError, ShapeError, TooManyError
 from graphcollab._base.keyed import keyed_order
 from graphcollab._base.settings import Count, Finite, Natural, Seed, Share, checked
 from graphcollab.data._builders import TaskFields
+from graphcollab.data.datasets.labeled_arrays import LabeledArrays, label_starts
 from graphcollab.data.partition._deal import (
-    Labeled,
     builder,
     check_clusters,
     deal,
-    label_starts,
-    num_classes,
     stored_apart,
 )
 from graphcollab.data.tasks import Tasks
@@ -73,7 +71,7 @@ def _refuse_other_than_images(inputs: Tensor) -> None:
 
 @builder
 def covariate_shift(
-    data: Labeled,
+    data: LabeledArrays,
     transforms: Sequence[Callable[[Tensor], Tensor]],
     nodes: Sequence[Count],
     train: Count | None = 500,
@@ -91,7 +89,7 @@ def covariate_shift(
         transforms: Input transformation of every cluster: a function of inputs [N, ...] that keeps their shape.
     """
     check_clusters(nodes, len(transforms), "transforms")
-    own, held = deal(torch.arange(len(data.train_targets)), sum(nodes), train, val, seed, "the dataset")
+    own, held = deal(torch.arange(len(data.train)), sum(nodes), train, val, seed, "the dataset")
     ends = list(accumulate(nodes))
     shares = [(own[end - many : end], held[end - many : end]) for end, many in zip(ends, nodes, strict=True)]
 
@@ -110,7 +108,7 @@ def covariate_shift(
 
 @builder
 def rotation_shift(
-    data: Labeled,
+    data: LabeledArrays,
     angles: Sequence[Finite] = (0, 180, 10, 350),
     nodes: Sequence[Count] = (70, 20, 5, 5),
     train: Count | None = 500,
@@ -130,15 +128,15 @@ def rotation_shift(
         data: Images [N, C, H, W] with labels.
         angles: Rotation angle of every cluster in degrees. Multiples of 90 are lossless, other angles interpolate.
     """
-    _refuse_other_than_images(data.train_inputs)
-    black = data.train_inputs.amin((0, 2, 3))[:, None, None]
+    _refuse_other_than_images(data.train.inputs)
+    black = data.train.inputs.amin((0, 2, 3))[:, None, None]
     turns = [partial(rotate, angle=angle, fill=black) for angle in angles]
     return covariate_shift(data, turns, nodes, train, val, test, seed, **kwargs)
 
 
 @builder
 def concept_shift(
-    sources: Sequence[Labeled],
+    sources: Sequence[LabeledArrays],
     nodes: Sequence[Count],
     train: Count | None = 400,
     val: Natural = 100,
@@ -156,12 +154,11 @@ def concept_shift(
 
     Args:
         sources: The dataset of every cluster, all with the same input shape. Labels of a source are shifted up by the
-            number of classes of those before it: ``num_classes``, or, if a source has no such field, its largest label
-            plus one.
+            number of classes of those before it.
     """
     check_clusters(nodes, len(sources), "sources")
     starts = label_starts(sources)
-    sizes = zip([len(source.train_targets) for source in sources], nodes, strict=True)
+    sizes = zip([len(source.train) for source in sources], nodes, strict=True)
     shares = [deal(torch.arange(n), many, train, val, seed, f"source {c}") for c, (n, many) in enumerate(sizes)]
     return stored_apart(sources, shares, lambda c, x, y: (x, y + starts[c]), test, seed, **kwargs)
 
@@ -188,7 +185,7 @@ def label_permutations(classes: Count, clusters: Count, seed: Seed = 0) -> Tenso
 
 @builder
 def permuted_labels(
-    data: Labeled,
+    data: LabeledArrays,
     nodes: Sequence[Count] = (2, 2, 2, 2),
     train: Count | None = None,
     val: Natural = 100,
@@ -214,8 +211,8 @@ def permuted_labels(
             for a larger share.
     """
     check_clusters(nodes, len(nodes), "label permutations")
-    labels = label_permutations(num_classes(data), len(nodes), seed)
-    used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train_targets)))
+    labels = label_permutations(data.num_classes, len(nodes), seed)
+    used = keyed_order(seed, _FRACTION_STREAM, torch.arange(len(data.train)))
     used = used[: round(fraction * len(used))]
     shares = [deal(used, many, train, val, seed, f"cluster {c}", c) for c, many in enumerate(nodes)]
     return stored_apart([data] * len(nodes), shares, lambda c, x, y: (x, labels[c][y]), test, seed, **kwargs)

@@ -15,14 +15,14 @@ LABELS = np.array([0, 2])
 
 
 def from_inputs(inputs: Any) -> torch.Tensor:
-    return from_arrays(inputs, LABELS, inputs, LABELS).train_inputs
+    return from_arrays(inputs, LABELS, inputs, LABELS).train.inputs
 
 
 def test_floats_are_kept() -> None:
     inputs = np.array([[-3.5, 1e6], [0.25, 7.0]])
     data = from_arrays(inputs, LABELS, inputs[:1], LABELS[1:])
-    assert data.train_inputs.dtype == torch.float32
-    assert data.train_inputs.tolist() == inputs.tolist()
+    assert data.train.inputs.dtype == torch.float32
+    assert data.train.inputs.tolist() == inputs.tolist()
     assert data.class_names == ("0", "1", "2")
 
 
@@ -73,13 +73,13 @@ def test_any_byte_order_width_and_stride(inputs: np.ndarray) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "int8", ">i4", "uint16", "int64"])
 def test_labels_of_any_integer_type(dtype: str) -> None:
     data = from_arrays(np.zeros((2, 1)), LABELS.astype(dtype), np.zeros((2, 1)), LABELS.astype(dtype)[:, None])
-    assert data.train_targets.tolist() == data.test_targets.tolist() == [0, 2]
-    assert data.test_targets.dtype == torch.int64
+    assert data.train.targets.tolist() == data.test.targets.tolist() == [0, 2]
+    assert data.test.targets.dtype == torch.int64
 
 
 def test_an_empty_test_part_is_fine() -> None:
     data = from_arrays(np.zeros((2, 1)), LABELS, np.zeros((0, 1)), LABELS[:0], class_names=["a", "b", "c"])
-    assert (len(data.test_inputs), data.class_names) == (0, ("a", "b", "c"))
+    assert (len(data.test.inputs), data.class_names) == (0, ("a", "b", "c"))
 
 
 @pytest.mark.parametrize(
@@ -90,9 +90,9 @@ def test_an_empty_test_part_is_fine() -> None:
         (np.zeros((2, 3)), LABELS == 0, TypeError, ("type", "train_targets")),
         (np.array([["a"], ["b"]]), LABELS, TypeError, ("type", "train_inputs")),
         (np.zeros((2, 8, 8, 8), dtype=np.uint8), LABELS, ValueError, ("shape", "train_inputs")),
-        (np.array([[0.0], [np.nan]]), LABELS, ValueError, ("not-finite", "train_inputs")),
-        (np.array([[0.0], [1e300]]), LABELS, ValueError, ("not-finite", "train_inputs")),
-        (np.zeros((3, 1)), LABELS, ValueError, ("mismatch", "train_targets")),
+        (np.array([[0.0], [np.nan]]), LABELS, ValueError, ("not-finite", "inputs")),
+        (np.array([[0.0], [1e300]]), LABELS, ValueError, ("not-finite", "inputs")),
+        (np.zeros((3, 1)), LABELS, ValueError, ("mismatch", "inputs")),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast:RuntimeWarning")

@@ -30,8 +30,8 @@ def test_cards_cannot_be_imported() -> None:
 
 def test_the_digits_need_no_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GRAPHCOLLAB_DATA", raising=False)
-    assert len(load_dataset("digits", test_fraction=0.5).test_inputs) == 899
-    assert len(load_dataset("digits", root="nowhere", download=True).test_inputs) == 450
+    assert len(load_dataset("digits", test_fraction=0.5).test.inputs) == 899
+    assert len(load_dataset("digits", root="nowhere", download=True).test.inputs) == 450
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ def test_pools_all_classes_and_splits_within_each(mini_imagenet_root: Path) -> N
     data = mini_imagenet(mini_imagenet_root, size=8)
     assert data.class_names == ("n01", "n02", "n03", "n04")
     assert data.input_shape == (3, 8, 8)
-    assert data.train_targets.bincount().tolist() == [5, 5, 5, 5]
-    assert data.test_targets.bincount().tolist() == [1, 1, 1, 1]
+    assert data.train.targets.bincount().tolist() == [5, 5, 5, 5]
+    assert data.test.targets.bincount().tolist() == [1, 1, 1, 1]
 
 
 def test_pixels(mini_imagenet_root: Path) -> None:
@@ -30,7 +30,7 @@ def test_pixels(mini_imagenet_root: Path) -> None:
         for file in sorted((mini_imagenet_root / "images").iterdir())
     ]
     pixels = torch.tensor(np.stack(expected)).double()
-    got = torch.cat([data.train_inputs, data.test_inputs]).double()
+    got = torch.cat([data.train.inputs, data.test.inputs]).double()
     # undo the standardization: pairs of equal images differ by one shift and scale per channel
     order = torch.tensor([int(((pixels - image).flatten(1).std(dim=1)).argmin()) for image in _descale(got, pixels)])
     assert sorted(order.tolist()) == list(range(24))
@@ -47,13 +47,13 @@ def _descale(got: torch.Tensor, pixels: torch.Tensor) -> torch.Tensor:
 def test_the_layouts_agree(mini_imagenet_root: Path, tmp_path: Path) -> None:
     write_mini_imagenet_folders(tmp_path / "folders", mini_imagenet_root)
     tables, folders = mini_imagenet(mini_imagenet_root, size=8), mini_imagenet(tmp_path / "folders", size=8)
-    assert torch.equal(tables.train_inputs, folders.train_inputs)
-    assert torch.equal(tables.test_inputs, folders.test_inputs)
+    assert torch.equal(tables.train.inputs, folders.train.inputs)
+    assert torch.equal(tables.test.inputs, folders.test.inputs)
     assert tables.class_names == folders.class_names
 
 
 def test_is_found_in_a_sub_folder_of_a_data_root(mini_imagenet_root: Path) -> None:
-    assert len(mini_imagenet(mini_imagenet_root.parent, size=8).train_inputs) == 20
+    assert len(mini_imagenet(mini_imagenet_root.parent, size=8).train.inputs) == 20
 
 
 def test_images_in_a_folder_per_class_beside_the_tables(mini_imagenet_root: Path) -> None:
@@ -62,13 +62,13 @@ def test_images_in_a_folder_per_class_beside_the_tables(mini_imagenet_root: Path
         folder = file.parent / file.name[:3]
         folder.mkdir(exist_ok=True)
         file.rename(folder / file.name)
-    assert torch.equal(before.train_inputs, mini_imagenet(mini_imagenet_root, size=8).train_inputs)
+    assert torch.equal(before.train.inputs, mini_imagenet(mini_imagenet_root, size=8).train.inputs)
 
 
 def test_the_seed_decides(mini_imagenet_root: Path) -> None:
     first, again, other = (mini_imagenet(mini_imagenet_root, size=8, seed=seed) for seed in (1, 1, 2))
-    assert torch.equal(first.test_inputs, again.test_inputs)
-    assert not torch.equal(first.test_inputs, other.test_inputs)
+    assert torch.equal(first.test.inputs, again.test.inputs)
+    assert not torch.equal(first.test.inputs, other.test.inputs)
 
 
 def test_gray_images_become_rgb(mini_imagenet_root: Path) -> None:

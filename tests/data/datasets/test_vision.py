@@ -23,10 +23,10 @@ def standardized(train: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def check(data: LabeledArrays, train: np.ndarray, test: np.ndarray) -> None:
-    np.testing.assert_allclose(data.train_inputs.numpy(), standardized(train, train), atol=1e-5)
-    np.testing.assert_allclose(data.test_inputs.numpy(), standardized(train, test), atol=1e-5)
-    assert data.train_inputs.is_contiguous()
-    assert data.test_inputs.is_contiguous()
+    np.testing.assert_allclose(data.train.inputs.numpy(), standardized(train, train), atol=1e-5)
+    np.testing.assert_allclose(data.test.inputs.numpy(), standardized(train, test), atol=1e-5)
+    assert data.train.inputs.is_contiguous()
+    assert data.test.inputs.is_contiguous()
 
 
 @pytest.mark.parametrize(("loader", "folder"), [(mnist, "MNIST"), (fashion_mnist, "FashionMNIST")])
@@ -42,30 +42,30 @@ def test_mnist_format(
     )
     data = loader(tmp_path)
     check(data, images[:5, None], images[5:, None])
-    assert (data.train_targets.tolist(), data.test_targets.tolist()) == ([3, 1, 4, 1, 5], [9, 2, 6])
+    assert (data.train.targets.tolist(), data.test.targets.tolist()) == ([3, 1, 4, 1, 5], [9, 2, 6])
     assert (data.name, data.num_classes, data.input_shape) == (loader.__name__, 10, (1, 28, 28))
 
 
 def test_cifar100_format(cifar100_root: Path) -> None:
     data, images = cifar100(cifar100_root), np.load(cifar100_root / "images.npy")
     check(data, images[:7], images[7:])
-    assert data.train_targets.tolist() == [99, 0, 5, 5, 42, 1, 2]
-    assert data.test_targets.tolist() == [42, 99, 0]
+    assert data.train.targets.tolist() == [99, 0, 5, 5, 42, 1, 2]
+    assert data.test.targets.tolist() == [42, 99, 0]
     assert (data.num_classes, data.class_names[42]) == (100, "class 42")
 
 
 def test_cifar10_format(cifar10_root: Path) -> None:
     data, images = cifar10(cifar10_root), np.load(cifar10_root / "images.npy")
     check(data, images[:10], images[10:])
-    assert data.train_targets.tolist() == [0, 9, 1, 8, 2, 7, 3, 6, 4, 5]
-    assert (data.test_targets.tolist(), data.class_names[3]) == ([3, 9], "cat")
+    assert data.train.targets.tolist() == [0, 9, 1, 8, 2, 7, 3, 6, 4, 5]
+    assert (data.test.targets.tolist(), data.class_names[3]) == ([3, 9], "cat")
 
 
 @pytest.mark.parametrize("nested", [True, False])
 def test_svhn_format(nested: bool, svhn_root: Path) -> None:
     data, images = svhn(svhn_root if nested else svhn_root / "SVHN"), np.load(svhn_root / "images.npy")
     check(data, images[:5], images[5:])
-    assert (data.train_targets.tolist(), data.test_targets.tolist()) == ([0, 1, 2, 9, 0], [1, 0])
+    assert (data.train.targets.tolist(), data.test.targets.tolist()) == ([0, 1, 2, 9, 0], [1, 0])
     assert data.class_names == tuple("0123456789")
 
 
@@ -129,28 +129,28 @@ def holding(data_root: Path, path: str) -> Path:
 
 def check_real(data: LabeledArrays, sizes: tuple[int, int], mean: list[float], std: list[float]) -> None:
     """Check sizes, balance and, through the value of a black pixel, the published mean and standard deviation."""
-    assert (len(data.train_inputs), len(data.test_inputs)) == sizes
-    assert data.train_targets.bincount(minlength=10).min() > 0.08 * sizes[0]
-    std_now, mean_now = torch.std_mean(data.train_inputs, dim=(0, 2, 3))
+    assert (len(data.train.inputs), len(data.test.inputs)) == sizes
+    assert data.train.targets.bincount(minlength=10).min() > 0.08 * sizes[0]
+    std_now, mean_now = torch.std_mean(data.train.inputs, dim=(0, 2, 3))
     assert torch.allclose(mean_now, torch.zeros(len(mean)), atol=1e-4)
     assert torch.allclose(std_now, torch.ones(len(mean)), atol=1e-4)
-    black = data.train_inputs.amin(dim=(0, 2, 3))
+    black = data.train.inputs.amin(dim=(0, 2, 3))
     assert torch.allclose(black, -torch.tensor(mean) / torch.tensor(std), atol=5e-3)
 
 
 def test_real_mnist(data_root: Path) -> None:
     data = mnist(holding(data_root, "MNIST/raw"))
     check_real(data, (60_000, 10_000), [0.1307], [0.3081])
-    assert data.train_targets[:8].tolist() == [5, 0, 4, 1, 9, 2, 1, 3]
+    assert data.train.targets[:8].tolist() == [5, 0, 4, 1, 9, 2, 1, 3]
 
 
 def test_real_fashion_mnist(data_root: Path) -> None:
     data = fashion_mnist(holding(data_root, "FashionMNIST/raw"))
     check_real(data, (60_000, 10_000), [0.2860], [0.3530])
-    assert data.class_names[int(data.train_targets[0])] == "Ankle boot"
+    assert data.class_names[int(data.train.targets[0])] == "Ankle boot"
 
 
 def test_real_cifar10(data_root: Path) -> None:
     data = cifar10(holding(data_root, "cifar-10-batches-py"))
     check_real(data, (50_000, 10_000), [0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616])
-    assert [data.class_names[label] for label in data.train_targets[:3].tolist()] == ["frog", "truck", "truck"]
+    assert [data.class_names[label] for label in data.train.targets[:3].tolist()] == ["frog", "truck", "truck"]
