@@ -6,13 +6,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, Unpack, get_type_hints
+from typing import Any, Literal, ParamSpec, TypeAlias, TypedDict, TypeVar, get_args, get_type_hints
 
 from graphcollab._base.documentation import documented, entries
 from graphcollab._base.errors import ConflictError, InvalidTypeError
 from graphcollab._base.naming import few
-from graphcollab._base.settings import Buffers, Count, Momentum, NonNegative, checked
-from graphcollab.components import EarlyStopping, Exchange, Fit, PeerWeights
+from graphcollab._base.settings import Buffers, Count, Incomplete, Momentum, NonNegative, Share, checked
+from graphcollab.components import EarlyStopping, Exchange, Fit, PeerWeights, ThroughServer, sample_nodes
 from graphcollab.components.judge import Judge
 from graphcollab.engine.optimizer import RowOptimizer, as_row_optimizer
 from graphcollab.methods.method import Method
@@ -39,8 +39,35 @@ class Training(TypedDict, total=False):
     weight_decay: NonNegative
 
 
+class Serving(Training, total=False):
+    """Arguments of methods that average through a server: those of training first, and these after a method's own."""
+
+    fraction: Share
+    weights: Weights
+    incomplete: Incomplete
+    part: str
+    buffers: Buffers
+
+
+class Gossip(Training, total=False):
+    """Arguments of methods that average along edges, in the same way."""
+
+    patience: Count | None
+    part: str
+    buffers: Buffers
+
+
 OF_OPTIMIZER = ("lr", "momentum", "weight_decay")
-USUAL: Training = {"steps": None, "optimizer": "sgd", "momentum": 0.0, "weight_decay": 0.0}
+USUAL = {
+    "steps": None,
+    "optimizer": "sgd",
+    "momentum": 0.0,
+    "weight_decay": 0.0,
+    "fraction": 1.0,
+    "weights": "counts",
+    "incomplete": "refuse",
+    "patience": None,
+}
 
 SHARED = {
     "lr": "Step size.",
@@ -78,44 +105,47 @@ SHARED = {
 """Documentation of arguments that several methods share, unless a method documents them itself."""
 
 
-def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+def method(*pieces: type, **defaults: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """Turn a function into the function of a method: check its arguments (`checked`) and document them.
 
     Each argument is documented by the function's docstring, the pieces named here, settings of the same name, or
-    ``SHARED``; a TypeError is raised if none of them does. ``**training`` expands to the arguments of `Training`, with
-    the defaults given here or in ``USUAL``. Without a default for ``epochs`` or ``steps``, the method takes neither.
-    With an optimizer object, no optimizer settings may be given.
+    ``SHARED``; a TypeError is raised if none of them does. ``**given: Unpack[Serving]`` expands to the arguments of
+    `Serving`, and likewise `Training` and `Gossip`, with the defaults given here or in ``USUAL``. Without a default for
+    ``epochs`` or ``steps``, the method takes neither. With an optimizer object, no optimizer settings may be given.
     """
     if defaults.get("epochs") and defaults.get("steps"):
         raise InvalidTypeError("steps", f"a method has epochs or steps by default, got both: {defaults}")
     if "steps" in defaults:
         defaults.setdefault("epochs", None)
-    kinds, known = get_type_hints(Training, include_extras=True), {**USUAL, **defaults}
-    said = {name: hint.__forward_arg__ for name, hint in Training.__annotations__.items()}
-    if defaults.get("epochs"):
-        kinds["epochs"], said["epochs"] = Count, "Count"
-    shared = dict(SHARED)
+    known, shared = {**USUAL, **defaults}, dict(SHARED)
     for piece in pieces:
-        shared |= {name: text for name, text in entries(piece).items() if name not in (*kinds, "part", "buffers")}
+        own = {name: text for name, text in entries(piece).items() if name not in Training.__annotations__}
+        shared |= {name: text for name, text in own.items() if name not in ("part", "buffers")}
     left_out = () if "epochs" in defaults else ("epochs", "steps")
 
     def make(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
         *own, last = signature.parameters.values()
-        training: dict[str, Any] = {}
+        expanded: dict[str, Any] = {}
         if last.kind is last.VAR_KEYWORD:
+            (taken,) = get_args(get_type_hints(function)[last.name])
+            kinds = get_type_hints(taken, include_extras=True)
+            said = {name: hint.__forward_arg__ for name, hint in taken.__annotations__.items()}
+            if defaults.get("epochs"):
+                kinds["epochs"], said["epochs"] = Count, "Count"
             if lacking := [name for name in kinds if name not in (*known, *left_out)]:
                 raise InvalidTypeError(
                     "defaults", f"{function.__name__} takes **{last.name}: give @method a default of {few(lacking)}"
                 )
-            training = {name: known[name] for name in kinds if name not in left_out}
-            first = [
+            expanded = {name: known[name] for name in kinds if name not in left_out}
+            parameters = [
                 last.replace(name=name, kind=last.KEYWORD_ONLY, default=default, annotation=said[name])
-                for name, default in training.items()
+                for name, default in expanded.items()
             ]
-            function.__dict__["__signature__"] = signature.replace(parameters=[*first, *own])
+            first = [one for one in parameters if one.name in Training.__annotations__]
+            function.__dict__["__signature__"] = signature.replace(parameters=[*first, *own, *parameters[len(first) :]])
             del function.__annotations__[last.name]  # some methods take fewer arguments
-            function.__annotations__ |= {name: kinds[name] for name in training}
+            function.__annotations__ |= {name: kinds[name] for name in expanded}
         check = checked(function)
 
         @functools.wraps(check)
@@ -131,9 +161,9 @@ def method(*pieces: type, **defaults: Unpack[Training]) -> Callable[[Callable[P,
                 raise ConflictError(
                     "momentum", f"momentum is a setting of SGD: leave it out, got it with optimizer={optimizer!r}"
                 )
-            if kwargs.get("epochs") is not None and "steps" in training:
+            if kwargs.get("epochs") is not None and "steps" in expanded:
                 kwargs.setdefault("steps", None)  # replaces a default of steps
-            for name, default in training.items():
+            for name, default in expanded.items():
                 kwargs.setdefault(name, default)
             return check(*args, **kwargs)
 
@@ -154,6 +184,18 @@ def fit(training: Training, adam: Mapping[str, Any] | None = None, **more: Any) 
     """Return the local training of a method; ``adam`` holds more settings of Adam, ``more`` further ones of `Fit`."""
     epochs, steps, batch_size = training["epochs"] or 1, training["steps"], training["batch_size"]
     return Fit(epochs=epochs, steps=steps, batch_size=batch_size, optimizer=make_optimizer(training, adam), **more)
+
+
+def averaged(given: Serving) -> dict[str, Any]:
+    """Return the slots of a method whose nodes take the average of a server."""
+    route = ThroughServer(given["weights"], incomplete=given["incomplete"])
+    exchange = Exchange(part=given["part"], buffers=given["buffers"], route=route)
+    return {"exchange": exchange, "rewire": sample_nodes(given["fraction"])}
+
+
+def gossip(name: str, weigh: PeerWeights, given: Gossip, **slots: Any) -> Method:
+    """Return a method that trains and takes a weighted mean of the models that it has met, until ``patience`` ends."""
+    return patient(peer_method(name, fit(given), weigh, given["part"], given["buffers"], **slots), given["patience"])
 
 
 def peer_method(name: str, local: Fit, weigh: PeerWeights, part: str, buffers: Buffers, **slots: Any) -> Method:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab._base.settings import Buffers, Incomplete, NonNegative, Share
-from graphcollab.components import Exchange, FitPersonal, ThroughServer, sample_nodes
+from graphcollab._base.settings import NonNegative
+from graphcollab.components import FitPersonal
 from graphcollab.components.judge import Judge
-from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.declare import Serving, averaged, fit, method
 from graphcollab.methods.method import Method
 
 
-@method(lr=0.05, epochs=1, batch_size=16)
+@method(lr=0.05, epochs=1, batch_size=16, weights="uniform", part="all", buffers="average")
 def ditto(
     *,
     lam: NonNegative = 1.0,
-    fraction: Share = 1.0,
-    weights: Weights = "uniform",
-    incomplete: Incomplete = "refuse",
-    part: str = "all",
-    buffers: Buffers = "average",
-    **training: Unpack[Training],
+    **given: Unpack[Serving],
 ) -> Method:
     r"""Ditto: every node trains a personal model that is pulled towards the average of all nodes' models.
 
@@ -44,8 +39,7 @@ def ditto(
     """
     return Method(
         "ditto",
-        local=FitPersonal(fit(training), lam, part),
-        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
-        rewire=sample_nodes(fraction),
+        local=FitPersonal(fit(given), lam, given["part"]),
+        **averaged(given),
         judge=Judge(field="x_personal"),
     )

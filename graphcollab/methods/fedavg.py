@@ -8,7 +8,7 @@ from typing import Literal, Unpack
 from graphcollab._base.settings import Buffers, Count, Incomplete, NonNegative, Share
 from graphcollab.components import Exchange, ThroughServer, sample_nodes
 from graphcollab.components.judge import FineTuned
-from graphcollab.methods.declare import Training, Weights, fit, method, patient
+from graphcollab.methods.declare import Serving, Training, Weights, averaged, fit, method, patient
 from graphcollab.methods.method import Method
 
 
@@ -53,18 +53,13 @@ def fedavg(
     )
 
 
-@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4)
+@method(lr=0.01, epochs=5, batch_size=10, weight_decay=5e-4, part="all", buffers="average")
 def fedavg_finetuned(
     *,
     finetune_lr: NonNegative | None = None,
     finetune_epochs: Count = 1,
     finetune_steps: Count | None = None,
-    fraction: Share = 1.0,
-    weights: Weights = "counts",
-    incomplete: Incomplete = "refuse",
-    part: str = "all",
-    buffers: Buffers = "average",
-    **training: Unpack[Training],
+    **given: Unpack[Serving],
 ) -> Method:
     """FedAvg with fine-tuning: nodes average their models, then each fine-tunes the average on its own data.
 
@@ -77,12 +72,11 @@ def fedavg_finetuned(
         finetune_steps: Steps before evaluation, instead.
         part: Part of the model that is averaged; the whole model is fine-tuned.
     """
-    local = fit(training)
+    local = fit(given)
     update = local.optimizer if finetune_lr is None else replace(local.optimizer, lr=finetune_lr)
     return Method(
         "fedavg_finetuned",
         local=local,
-        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
-        rewire=sample_nodes(fraction),
+        **averaged(given),
         judge=FineTuned(replace(local, epochs=finetune_epochs, steps=finetune_steps, optimizer=update)),
     )

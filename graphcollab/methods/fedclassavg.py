@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from graphcollab._base.settings import Buffers, Incomplete, NonNegative, Positive, Share
-from graphcollab.components import Exchange, ThroughServer, sample_nodes
+from graphcollab._base.settings import NonNegative, Positive
 from graphcollab.components.judge import Judge
 from graphcollab.engine import ImageAugment, Objective, Proximal, SupervisedContrast, Views
 from graphcollab.engine.views import Augment
-from graphcollab.methods.declare import BETAS, Training, Weights, fit, method
+from graphcollab.methods.declare import BETAS, Serving, averaged, fit, method
 from graphcollab.methods.method import Method
 
 
-@method(lr=1e-4, epochs=1, batch_size=64, optimizer="adam")
+@method(lr=1e-4, epochs=1, batch_size=64, optimizer="adam", part="head", buffers="keep")
 def fedclassavg(
     *,
     mu: NonNegative = 0.1,
@@ -21,12 +20,7 @@ def fedclassavg(
     temperature: Positive = 0.1,
     normalize: bool = True,
     augment: Augment | None = ImageAugment(blur=0.0),  # noqa: B008
-    fraction: Share = 1.0,
-    weights: Weights = "counts",
-    incomplete: Incomplete = "refuse",
-    part: str = "head",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    **given: Unpack[Serving],
 ) -> Method:
     r"""FedClassAvg: nodes with models of any architecture average their classifiers.
 
@@ -68,14 +62,13 @@ def fedclassavg(
             `graphcollab.engine.AddNoise`, a function, or None: views are the samples themselves.
         part: The classifier: the part of the model that is averaged and pulled.
     """
-    terms: list[Objective] = [Proximal(mu, part)] if mu else []
+    terms: list[Objective] = [Proximal(mu, given["part"])] if mu else []
     if contrast:
         terms.append(contrast * SupervisedContrast(temperature, normalize=normalize, of="latent"))
     objective = sum(terms[1:], terms[0]) if terms else None
     return Method(
         "fedclassavg",
-        local=fit(training, BETAS, objective=objective, views=Views(augment, 2), first_view=True),
-        exchange=Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete)),
-        rewire=sample_nodes(fraction),
+        local=fit(given, BETAS, objective=objective, views=Views(augment, 2), first_view=True),
+        **averaged(given),
         judge=Judge(field="x_local"),
     )

@@ -5,22 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Unpack
 
-from graphcollab._base.settings import Buffers, Incomplete, Positive, Share
-from graphcollab.components import Exchange, ThroughServer, sample_nodes
-from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab._base.settings import Positive
+from graphcollab.methods.declare import Serving, averaged, fit, method
 from graphcollab.methods.method import Method
 
 
-@method(lr=0.01, epochs=1, batch_size=32)
+@method(lr=0.01, epochs=1, batch_size=32, part="head", buffers="keep")
 def fedsim(
     *,
     server_lr: Positive = 1.0,
-    fraction: Share = 1.0,
-    weights: Weights = "counts",
-    incomplete: Incomplete = "refuse",
-    part: str = "head",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    **given: Unpack[Serving],
 ) -> Method:
     r"""FedSim: nodes train shared and personal parameters simultaneously and average the shared ones.
 
@@ -41,10 +35,7 @@ def fedsim(
         part: u, such as ``"backbone+prototypes"``. The paper leaves it to the user; the head is what MAPL (Mukherjee
             et al., 2024) shares in its comparison with this method, with ``weights="uniform"``.
     """
-    average = Exchange(part=part, buffers=buffers, route=ThroughServer(weights, incomplete=incomplete))
-    return Method(
-        "fedsim",
-        local=fit(training),
-        exchange=average if server_lr == 1 else replace(average, base="x_start", message="update", scale=server_lr),
-        rewire=sample_nodes(fraction),
-    )
+    slots = averaged(given)
+    if server_lr != 1:
+        slots["exchange"] = replace(slots["exchange"], base="x_start", message="update", scale=server_lr)
+    return Method("fedsim", local=fit(given), **slots)

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Unpack
 
 from graphcollab._base.errors import ConflictError
-from graphcollab._base.settings import Buffers, Incomplete, Natural, NonNegative, Positive, Share
-from graphcollab.components import Exchange, Judge, RandomSlopes, ShrinkIntercepts, ThroughServer, sample_nodes
+from graphcollab._base.settings import Natural, NonNegative, Positive
+from graphcollab.components import Judge, RandomSlopes, ShrinkIntercepts
 from graphcollab.engine.optimizer import LocalSteps
-from graphcollab.methods.declare import Training, Weights, fit, method
+from graphcollab.methods.declare import Serving, averaged, fit, method
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 
 
-@method(lr=0.05, epochs=1, batch_size=16)
+@method(lr=0.05, epochs=1, batch_size=16, part="slopes", buffers="average")
 def partial_pooling(
     *,
     lam: Positive | None = None,
     shrink: NonNegative = 0.0,
     warmup: Natural = 0,
-    fraction: Share = 1.0,
-    weights: Weights = "counts",
-    incomplete: Incomplete = "refuse",
-    part: str = "slopes",
-    buffers: Buffers = "average",
-    **training: Unpack[Training],
+    **given: Unpack[Serving],
 ) -> Method | Phases:
     r"""Partial pooling: nodes share slopes, exactly or up to a shrinkage, and each has an intercept of its own.
 
@@ -72,24 +68,15 @@ def partial_pooling(
         warmup: Rounds in which intercepts are shared as well, if ``part`` is slopes. Runs must be longer.
         part: Part of the model that is shared. ``"slopes"``: all parameters but the output layer's bias.
     """
-    local = fit(training)
+    local, slots, part = fit(given), averaged(given), given["part"]
+    average = slots["exchange"]
     if shrink and part != "slopes":
         raise ConflictError("shrink", "intercepts are shrunk beside common slopes: leave out part=, or shrink=")
     taken = LocalSteps(local.epochs, local.steps, local.batch_size, local.optimizer)
-    route = ThroughServer(weights, incomplete=incomplete)
-    shrinks = ShrinkIntercepts(buffers=buffers, route=route, shrink=shrink, taken=taken)
-
-    def play(exchange: Exchange) -> Method:
-        return Method(
-            "partial_pooling",
-            local=local,
-            exchange=exchange,
-            rewire=sample_nodes(fraction),
-            judge=Judge() if lam is None else RandomSlopes(lam),
-        )
-
-    pooling = play(shrinks if shrink else Exchange(part=part, buffers=buffers, route=route))
+    shrinks = ShrinkIntercepts(buffers=average.buffers, route=average.route, shrink=shrink, taken=taken)
+    slots["judge"] = Judge() if lam is None else RandomSlopes(lam)
+    slots["exchange"] = shrinks if shrink else average
+    pooling = Method("partial_pooling", local=local, **slots)
     if warmup == 0:
         return pooling
-    every = "all" if part == "slopes" else part
-    return Phases(play(Exchange(part=every, buffers=buffers, route=route)), warmup, pooling)
+    return Phases(pooling.replace(exchange=replace(average, part="all" if part == "slopes" else part)), warmup, pooling)

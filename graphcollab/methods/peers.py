@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, Unpack
 
 from graphcollab._base.errors import ConflictError
-from graphcollab._base.settings import Buffers, Count, Positive, Share
+from graphcollab._base.settings import Count, Positive, Share
 from graphcollab.components import (
     AdaptivePeers,
     AugmentBags,
@@ -24,12 +24,12 @@ from graphcollab.components import (
     as_similarity,
 )
 from graphcollab.components.weigh.similarity import SimilarityLike
-from graphcollab.methods.declare import Training, fit, method, patient, peer_method
+from graphcollab.methods.declare import Gossip, gossip, method
 from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 
 
-@method(AdaptivePeers, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(AdaptivePeers, lr=1e-3, epochs=1, batch_size=32, optimizer="adam", part="all", buffers="keep")
 def dac(
     *,
     metric: SimilarityLike = "cosine_weights",
@@ -44,10 +44,7 @@ def dac(
     share: Literal["measured", "all"] = "measured",
     tells: Count | None = 20,
     limit: Count | None = 75,
-    patience: Count | None = None,
-    part: str = "all",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    **given: Unpack[Gossip],
 ) -> Method:
     """DAC: nodes meet peers with probabilities that grow with similarities, measured or reported by peers.
 
@@ -68,13 +65,13 @@ def dac(
             2.11-2.13); ``"softmax"``: by the cosines just measured, see `SimilarityWeights` (our addition; rejected
             for metrics that are not cosines).
     """
-    similarity = as_similarity(metric, part)
+    similarity = as_similarity(metric, given["part"])
     weigh = PeerWeights(similarity, merge=_merging(merge, similarity, tau))
     sampler = AdaptivePeers(samples, tau, scale, growth, unknown, epsilon, two_step, share, tells, limit)
-    return patient(peer_method("dac", fit(training), weigh, part, buffers, rewire=sampler), patience)
+    return gossip("dac", weigh, given, rewire=sampler)
 
 
-@method(NeighborBag, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(NeighborBag, lr=1e-3, epochs=1, batch_size=32, optimizer="adam", part="all", buffers="keep")
 def panm(
     *,
     metric: SimilarityLike | None = None,
@@ -85,10 +82,7 @@ def panm(
     measure: Literal["bag", "sample"] = "bag",
     merge: Literal["fedavg", "softmax"] = "fedavg",
     tau: Positive = 30.0,
-    patience: Count | None = None,
-    part: str = "all",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    **given: Unpack[Gossip],
 ) -> Phases:
     """PANM: nodes keep their most similar peers so far; later a two-Gaussian mixture identifies the neighbors.
 
@@ -111,27 +105,23 @@ def panm(
         tau: τ of that softmax. Peers with cosines of at least 1 − 1/τ count; cosines are lower with networks than with
             linear models.
     """
+    part = given["part"]
     similarity = CosineUpdates(0.0, part) if metric is None else as_similarity(metric, part)
     bag, weigher = NeighborBag(samples, neighbors, every, measure), _merging(merge, similarity, tau)
     select = PeerWeights(similarity, BestPeers(neighbors), weigher)
     augment = PeerWeights(similarity, AugmentBags(bag), weigher)
-    local = fit(training)
-    first = peer_method("panm_select", local, select, part, buffers, rewire=KeepChosen(samples))
-    second = peer_method("panm", local, augment, part, buffers, rewire=bag)
-    return Phases(patient(first, patience), explore_rounds, patient(second, patience))
+    first = gossip("panm_select", select, given, rewire=KeepChosen(samples))
+    return Phases(first, explore_rounds, gossip("panm", augment, given, rewire=bag))
 
 
-@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam", part="all", buffers="keep")
 def pens(
     *,
     metric: SimilarityLike = "inverse_loss",
     samples: Count = 5,
     chosen: Count = 2,
     explore_rounds: Count = 50,
-    patience: Count | None = None,
-    part: str = "all",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    **given: Unpack[Gossip],
 ) -> Phases:
     """PENS: nodes test random peers, then gossip with those that ranked best more often than expected by chance.
 
@@ -151,46 +141,37 @@ def pens(
         raise ConflictError(
             "chosen", f"chosen={chosen} peers of samples={samples} that are met: meet more, or choose fewer"
         )
-    local, measure = fit(training), PeerWeights(as_similarity(metric, part), BestPeers(chosen))
-    explore = peer_method("pens_explore", local, measure, part, buffers, rewire=CountChosen(samples))
-    gossip = peer_method("pens", local, PeerWeights(), part, buffers, rewire=FrequentPeers(chosen, chosen))
-    return Phases(patient(explore, patience), explore_rounds, patient(gossip, patience))
+    measure = PeerWeights(as_similarity(metric, given["part"]), BestPeers(chosen))
+    explore = gossip("pens_explore", measure, given, rewire=CountChosen(samples))
+    return Phases(explore, explore_rounds, gossip("pens", PeerWeights(), given, rewire=FrequentPeers(chosen, chosen)))
 
 
-@method(PeerSampler, lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(PeerSampler, lr=1e-3, epochs=1, batch_size=32, optimizer="adam", part="all", buffers="keep")
 def oracle(
     *,
     samples: Count = 5,
-    patience: Count | None = None,
-    part: str = "all",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    **given: Unpack[Gossip],
 ) -> Method:
     """Oracle: every round, nodes merge with random peers of their own true cluster, unknown in practice.
 
     The baseline "oracle" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
     section 2.4.1. CoBo's oracle, FedAvg within the true cluster, is ``fedavg(within="cluster")``.
     """
-    peers = PeerSampler(samples, within="cluster")
-    return patient(peer_method("oracle", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
+    return gossip("oracle", PeerWeights(), given, rewire=PeerSampler(samples, within="cluster"))
 
 
-@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam")
+@method(lr=1e-3, epochs=1, batch_size=32, optimizer="adam", part="all", buffers="keep")
 def random_peers(
     *,
     samples: Count = 5,
-    patience: Count | None = None,
-    part: str = "all",
-    buffers: Buffers = "keep",
-    **training: Unpack[Training],
+    **given: Unpack[Gossip],
 ) -> Method:
     """Random peers: every round, nodes merge with random peers; the baseline for peer search.
 
     The baseline "random" of *With a Little Help from My Friends* (Hagander, Ihre-Thomason, Lund University 2024),
     section 2.4.1. Models are averaged by sample counts, a node's own included.
     """
-    peers = PeerSampler(samples)
-    return patient(peer_method("random_peers", fit(training), PeerWeights(), part, buffers, rewire=peers), patience)
+    return gossip("random_peers", PeerWeights(), given, rewire=PeerSampler(samples))
 
 
 def _merging(merge: str, similarity: Similarity, tau: float) -> Formula:
