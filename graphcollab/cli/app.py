@@ -8,19 +8,25 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
-from cyclopts.config import Dict
+from cyclopts.config import Toml
 
-from graphcollab._base.errors import DivergedError, GraphcollabError, InUseError, LostError, ResourceError, StateError
+from graphcollab._base.errors import (
+    DivergedError,
+    GraphcollabError,
+    InUseError,
+    LostError,
+    MissingError,
+    ResourceError,
+    StateError,
+)
 from graphcollab._base.naming import AS_OPTIONS
 from graphcollab._base.ranges import printable
 from graphcollab._base.version import __version__
 from graphcollab.cli.commands import COMMANDS
 from graphcollab.cli.folder import note, write_in_any_encoding
-from graphcollab.cli.settings_file import read_settings
 from graphcollab.cli.values import flat
 
 FAILED, WRONG, INTERRUPTED = 1, 2, 130
@@ -51,8 +57,7 @@ APP.register_install_completion_command()
 
 def call(words: Sequence[str]) -> None:
     """Run a command, by the words behind the name of the program; errors are raised as they are."""
-    file = _config(words)
-    APP.config = [] if file is None else [Dict({words[0]: read_settings(file, words[0])}, source=str(file))]
+    APP.config = _config(words)
     command, bound, _ = APP.parse_args(words, exit_on_error=False, print_error=False)
     with _warnings_as_lines(flat(bound.arguments).get("quiet", False)):
         command(*bound.args, **bound.kwargs)
@@ -105,13 +110,17 @@ def _about(subject: str, text: str) -> str:
     return text if not subject or text.startswith(subject) else f"{subject}: {text}"
 
 
-def _config(words: Sequence[str]) -> Path | None:
+def _config(words: Sequence[str]) -> list[Toml]:
+    """Return the file of settings that the words name, if they do."""
     for word, following in pairwise([*words, ""]):
-        if word == "--config" and following:
-            return Path(following)
-        if word.startswith("--config="):
-            return Path(word.removeprefix("--config="))
-    return None
+        path = following if word == "--config" else word.partition("--config=")[2]
+        if path:
+            file = Toml(path, must_exist=True)
+            if words[0] not in file.config:
+                message = f"{path} has no settings of {words[0]}: give it a table [{words[0]}]"
+                raise MissingError(f"file {path}", message)
+            return [file]
+    return []
 
 
 @contextmanager

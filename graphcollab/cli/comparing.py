@@ -17,7 +17,7 @@ from graphcollab._base.errors import ConflictError, GraphcollabError, MissingFil
 from graphcollab._base.files import write_whole
 from graphcollab._base.findings import Finding
 from graphcollab._base.naming import setting
-from graphcollab.analysis import Benefit, Comparison
+from graphcollab.analysis import Comparison
 from graphcollab.analysis.benefit import benefit
 from graphcollab.analysis.compare import compare
 from graphcollab.analysis.metrics import METRICS
@@ -27,16 +27,16 @@ from graphcollab.cli.finals import Told, require_savable, save_of_benefit, save_
 from graphcollab.cli.folder import (
     CHECKPOINTS,
     RESULTS,
-    folder_of,
+    RUN,
     note,
     note_files,
-    settings_kept,
+    request_of,
+    require_free,
     tell,
     write_figures,
     write_page,
 )
 from graphcollab.cli.options import Training, compute_of
-from graphcollab.cli.settings_file import RUN
 from graphcollab.cli.values import ALL, Grids, entries, makers_of, settings_grids
 from graphcollab.data.datasets.catalog import DATASETS, TABLES
 from graphcollab.data.table import open_table, read_column
@@ -85,19 +85,20 @@ def play_compare(asked: dict[str, Any]) -> None:
     _require_columns(asked)
     require_savable(asked, read := asked["calibrate"] or asked["threshold"] != 0.5)
     kept: list[Any] | None = [] if read else None
-    with folder_of(asked["out"], "compare", settings_kept(asked)) as out:
-        found = _compare(makers, grids, graphs, asked, out, kept)
-        if next(iter(found.results.values())).tasks.num_nodes == 1:
-            issue("too-few", "node", "there is one site, which has no others to learn from: name the column of sites")
-        inside = _explained(found, asked)
-        text = "\n\n".join([_answer(found), *(f"{one.caption}\n\n{one}" for one in inside)])
-        tell(text)
-        if out is not None:
-            saved = save_of_comparison(found, kept or [], out, asked) if asked["save"] else {}
-            told = {one.caption: one.records() for one in inside}
-            write_whole(out / "results.json", report.results_json(found, _reference(found), inside=told).encode())
-            report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
-            _write(found, out, asked, text, saved, write_figures(lambda: _figures(found), out), inside=inside)
+    out, request = asked["out"], request_of("compare", asked)
+    require_free(out, request)
+    found = _compare(makers, grids, graphs, asked, out, kept)
+    if next(iter(found.results.values())).tasks.num_nodes == 1:
+        issue("too-few", "node", "there is one site, which has no others to learn from: name the column of sites")
+    inside = _explained(found, asked)
+    text = "\n\n".join([_answer(found), *(f"{one.caption}\n\n{one}" for one in inside)])
+    tell(text)
+    if out is not None:
+        saved = save_of_comparison(found, kept or [], out, asked) if asked["save"] else {}
+        told = {one.caption: one.records() for one in inside}
+        write_whole(out / "results.json", report.results_json(found, _reference(found), inside=told).encode())
+        report.site_table(found, reference=_local(found)).to_csv(out / "sites.csv")
+        _write(found, out, asked, request, text, saved, write_figures(lambda: _figures(found), out), inside=inside)
 
 
 def _require_columns(asked: Mapping[str, Any]) -> None:
@@ -212,12 +213,19 @@ def _figures(found: Comparison) -> dict[str, Any]:
 
 
 def _write(
-    found: Any, out: Path, asked: Mapping[str, Any], text: str, saved: Told, drawn: Sequence[Path] = (), **more: Any
+    found: Any,
+    out: Path,
+    asked: Mapping[str, Any],
+    request: str,
+    text: str,
+    saved: Told,
+    drawn: Sequence[Path] = (),
+    **more: Any,
 ) -> None:
     """Write what both commands do, the answer as text and page; note all files, figures among them."""
-    told, command = [*saved.values()], "benefit" if isinstance(found, Benefit) else "compare"
+    told = [*saved.values()]
     write_whole(out / RESULTS, ("\n\n".join([text, *told]) + "\n").encode())
-    pages = write_page(found, out, command, source=Path(str(asked["data"])).name, models=told, **more)
+    pages = write_page(found, out, request, source=Path(str(asked["data"])).name, models=told, **more)
     texts = [out / name for name in ("results.json", RESULTS, "sites.csv") if (out / name).is_file()]
     note_files([*texts, *drawn, *saved, *pages, out / RUN], asked["quiet"])
 
@@ -237,19 +245,20 @@ def play_benefit(asked: dict[str, Any]) -> None:
     tasks, model = tasks_for(data, asked), models_for(data, asked["hidden"])
     settings: dict[str, Any] = {name: asked[name] for name in OF_BENEFIT}
     settings["baseline"] = None if asked["baseline"] == "none" else asked["baseline"]
-    with folder_of(asked["out"], "benefit", settings_kept(asked)) as out:
-        found = benefit(
-            tasks,
-            model,
-            methods=makers,
-            grids=grids,
-            progress=not asked["quiet"],
-            compute=compute_of(asked),
-            **settings,
-        )
-        text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
-        tell(text)
-        if out is not None:
-            saved = save_of_benefit(found, makers, model, out, asked) if asked["save"] else {}
-            found.save(out / "results.json")
-            _write(found, out, asked, text, saved)
+    out, request = asked["out"], request_of("benefit", asked)
+    require_free(out, request)
+    found = benefit(
+        tasks,
+        model,
+        methods=makers,
+        grids=grids,
+        progress=not asked["quiet"],
+        compute=compute_of(asked),
+        **settings,
+    )
+    text = f"{report.benefit_answer(found)}\n\n{report.benefit_table(found)}"
+    tell(text)
+    if out is not None:
+        saved = save_of_benefit(found, makers, model, out, asked) if asked["save"] else {}
+        found.save(out / "results.json")
+        _write(found, out, asked, request, text, saved)

@@ -3,100 +3,62 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import sys
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from graphcollab import report
 from graphcollab._base.checks import issue
-from graphcollab._base.errors import ExistsError, FormatError, MissingPackageError, OtherRunError, PathError
+from graphcollab._base.errors import ExistsError, MissingPackageError, PathError
 from graphcollab._base.files import write_whole
 from graphcollab._base.naming import few
 from graphcollab._base.ranges import printable
 from graphcollab.cli.options import Dealing
-from graphcollab.cli.settings_file import RUN, read_toml, settings_text
 
-CHECKPOINTS, PAGE, RESULTS = "checkpoints", "report.html", "results.txt"
-FREE = ("n_jobs", "device", "num_threads", "save", "calibrate", "threshold", "out", "explain", "by")
-"""Options that may differ where a run goes on: how it is computed, and what is written."""
+CHECKPOINTS, PAGE, RESULTS, RUN = "checkpoints", "report.html", "results.txt", "run.toml"
+ENTRIES = ("categories", "graphs", "set")  # options of entries ``NAME=VALUE``, which are left out where there are none
 
 
-@contextmanager
-def folder_of(out: Path | None, command: str, settings: Mapping[str, Any]) -> Iterator[Path | None]:
-    """Give the folder of a run with its settings in it; a run that is refused at once leaves no new folder."""
-    if out is None:
-        yield None
-        return
-    missing = [place for place in (out, *out.parents) if not place.exists()]
-    _begin(out, command, {**settings, "out": str(out)})
-    try:
-        yield out
-    except Exception:
-        with suppress(OSError):  # the folder holds results
-            if [path.name for path in out.iterdir()] == [RUN]:
-                (out / RUN).unlink()
-            for place in missing:
-                place.rmdir()
-        raise
-
-
-def _begin(out: Path, command: str, settings: Mapping[str, Any]) -> None:
-    if out.exists() and not out.is_dir():
-        raise PathError("out", f"{out} is a file: name a folder")
-    there = sorted(path.name for path in out.iterdir()) if out.is_dir() else []
-    begun = RUN in there and (out / RUN).stat().st_size > 0
-    if there and not begun:
-        raise ExistsError("out", f"{out} holds something else ({few(there)}): name another folder, or empty it")
-    text = settings_text(out, command, settings)
-    if begun:
-        _require_same(out, tomllib.loads(text))
-    out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / RUN, text.encode())
-
-
-def _require_same(out: Path, now: Mapping[str, Any]) -> None:
-    try:
-        before = read_toml(out / RUN)
-    except FormatError as error:
-        raise OtherRunError("out", f"{out} holds a damaged run ({error}): name another folder") from error
-    differing = [name for name in {**before, **now} if name not in FREE and not _goes_on(name, before, now)]
-    if differing:
-        name = differing[0]
-        raise OtherRunError(
-            "out",
-            f"{out} holds another run, which differs in {few(differing)} ({name}: {before.get(name)!r} there, "
-            f"{now.get(name)!r} here): name another folder, or repeat that run by --config {out / RUN}",
-        )
-
-
-def _goes_on(name: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    old: Any = before.get(name)
-    new: Any = now.get(name)
-    if name == "rounds" and now["command"] in ("compare", "site") and isinstance(old, int):
-        return bool(old <= new)
-    if name in ("seeds", "methods") and now["command"] == "compare" and isinstance(old, list):
-        return set(old) <= set(new)
-    return bool(old == new)
-
-
-def settings_kept(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are written into the folder of a run."""
+def request_of(command: str, asked: Mapping[str, Any]) -> str:
+    """Return the settings of a command as TOML that ``--config`` reads, a table with those that are not None."""
     from graphcollab.data.datasets.catalog import DATASETS
 
-    plain = {name: str(value) if isinstance(value, Path) else value for name, value in asked.items()}
     dealt = not vars(Dealing()).keys() <= asked.keys() or str(asked["data"]) in DATASETS
     left = {"config", "quiet", *(() if dealt else vars(Dealing()))}
-    return {name: value for name, value in plain.items() if name not in left}
+    return settings_text(command, {name: value for name, value in asked.items() if name not in left})
 
 
-def write_page(found: Any, out: Path, command: str, **more: Any) -> list[Path]:
-    """Write the report as a page that says how to repeat the run, where the extra ``page`` is installed."""
-    settings = (out / RUN).read_text(encoding="utf-8").splitlines()
-    again = [f"graphcollab {command} --config {out / RUN}", "", f"# {out / RUN}:", *settings]
+def settings_text(command: str, settings: Mapping[str, Any]) -> str:
+    """Return settings as a table of TOML."""
+    lines = [f"[{command}]"]
+    for name, value in settings.items():
+        if value is not None and (value or name not in ENTRIES):
+            plain = list(value) or "none" if isinstance(value, tuple) else value
+            lines.append(f"{name} = {json.dumps(plain, ensure_ascii=False, default=str)}")
+    return "\n".join([*lines, ""]).replace("\x7f", "\\u007f")  # TOML reads JSON but for DEL
+
+
+def require_free(out: Path | None, request: str) -> None:
+    """Check that a folder is new or empty, or holds the same request or checkpoints of its command, which go on."""
+    if out is None or not out.exists():
+        return
+    if not out.is_dir():
+        raise PathError("out", f"{out} is a file: name a folder")
+    there = sorted(path.name for path in out.iterdir())
+    before = (out / RUN).read_text(encoding="utf-8", errors="replace") if RUN in there else ""
+    goes_on = CHECKPOINTS in there and before.splitlines()[:1] in ([], request.splitlines()[:1])
+    if there and before != request and not goes_on:
+        raise ExistsError("out", f"{out} holds something else ({few(there)}): name another folder, or empty it")
+
+
+def write_page(found: Any, out: Path, request: str, **more: Any) -> list[Path]:
+    """Write the request, and a page that says how to repeat it, where the extra ``page`` is installed."""
+    run = write_whole(out / RUN, request.encode())
+    head, *settings = request.splitlines()
+    again = [f"graphcollab {head.strip('[]')} --config {run}", "", f"# {run}:", head, *settings]
     return _write_extra("page", PAGE, lambda: [report.page(found, out / PAGE, commands=again, **more)])
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 import re
 import textwrap
 import typing
@@ -18,10 +17,9 @@ from graphcollab._base.files import write_whole
 from graphcollab._base.naming import close
 from graphcollab._base.ranges import describe
 from graphcollab.cli.data import changed
-from graphcollab.cli.folder import RESULTS, folder_of, note_files, settings_kept, tell, write_page
+from graphcollab.cli.folder import RESULTS, RUN, note_files, request_of, require_free, tell, write_page
 from graphcollab.cli.options import Table
 from graphcollab.cli.predicting import folders_of_models, saved_models, warnings_of
-from graphcollab.cli.settings_file import RUN
 from graphcollab.data import datasets
 from graphcollab.methods import get_method
 from graphcollab.report import describe_table
@@ -95,12 +93,13 @@ def _method(name: str) -> Iterable[str]:
 
 
 def _table(data: str, asked: Mapping[str, Any]) -> None:
-    with folder_of(asked["out"], "show", {**settings_kept(asked), "name": os.path.abspath(data)}) as out:
-        found = describe_table(data, **changed(Table, asked))
-        tell(str(found))
-        if out is not None:
-            answer = write_whole(out / RESULTS, f"{found}\n".encode())
-            note_files([answer, *write_page(found, out, "show"), out / RUN], asked["quiet"])
+    out, request = asked["out"], request_of("show", {**asked, "name": data})
+    require_free(out, request)
+    found = describe_table(data, **changed(Table, asked))
+    tell(str(found))
+    if out is not None:
+        answer = write_whole(out / RESULTS, f"{found}\n".encode())
+        note_files([answer, *write_page(found, out, request), out / RUN], asked["quiet"])
 
 
 def _folder(path: Path) -> str:

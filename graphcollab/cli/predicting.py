@@ -12,8 +12,7 @@ from graphcollab._base.errors import AmbiguousError, ConflictError, ExistsError,
 from graphcollab._base.files import csv_text, write_csv
 from graphcollab._base.naming import close, few, numbered
 from graphcollab.cli.data import require_data
-from graphcollab.cli.folder import note, tell
-from graphcollab.cli.settings_file import RUN
+from graphcollab.cli.folder import RUN, note, tell
 from graphcollab.data.losses import predicted_by
 from graphcollab.data.table import open_table, read_column, sites_in
 from graphcollab.persistence import Models

@@ -62,8 +62,8 @@ def test_says_what_python_says(call, line, patients, tmp_path):
 
 def test_what_a_run_writes_repeats_it(call, line, tmp_path):
     assert call(*line, "--out", "report", "--set", "fedavg.batch_size=5,20").exit_code == 0
-    told = tomllib.loads((tmp_path / "report" / "run.toml").read_text())
-    assert (told["command"], told["data"], told["out"]) == ("compare", "../patients.csv", ".")
+    told = tomllib.loads((tmp_path / "report" / "run.toml").read_text())["compare"]
+    assert (told["data"], told["out"]) == (str(tmp_path / "patients.csv"), "report")
     assert told["seeds"] == [0, 1]
     assert told["set"] == ["fedavg.batch_size=5,20"]
     again = call("compare", "--config", "report/run.toml", "--out", "again")
@@ -73,7 +73,7 @@ def test_what_a_run_writes_repeats_it(call, line, tmp_path):
 
 def test_the_line_wins_over_the_file(call, line, tmp_path):
     (tmp_path / "run.toml").write_text(
-        'data = "patients.csv"\nnode = "hospital"\ntarget = "disease"\nmethods = ["local"]\nrounds = 3\n'
+        '[compare]\ndata = "patients.csv"\nnode = "hospital"\ntarget = "disease"\nmethods = ["local"]\nrounds = 3\n'
         'seeds = [0]\nhidden = 4\nlrs = [0.1]\nset = ["local.epochs=1", "local.patience=none"]\n'
     )
     done = call("compare", "--config", "run.toml", "--rounds", "2", "--out", "report", "--quiet")
@@ -94,8 +94,11 @@ def test_goes_on_in_its_folder_and_no_other_run_does(call, line, tmp_path):
     assert (again.exit_code, again.stdout) == (0, before)  # seconds, too: they are those of the checkpoints
     other = call(*line, "--out", "report", "--metric", "brier")
     assert other.exit_code == 2
-    assert other.stderr.startswith("graphcollab: out: ")
     assert "metric" in other.stderr
+    assert (tmp_path / "report" / "results.txt").read_text() == before
+    benefit = call("benefit", *line[1:6], "--out", "report")
+    assert benefit.exit_code == 2
+    assert benefit.stderr.startswith("graphcollab: out: report holds something else (")
 
 
 def test_models_are_saved_and_predict(call, line, patients, tmp_path):
@@ -177,11 +180,7 @@ def test_more_rounds_methods_and_seeds_go_on_in_the_folder(call, patients, about
     assert call(*line, "afresh", *more).exit_code == 0
     reports = [numbers(tmp_path / name / "results.json") for name in ("report", "afresh")]
     assert reports[0] == reports[1]
-    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["rounds"] == 4
-    fewer = call(*first)
-    assert fewer.exit_code == 2
-    assert fewer.stderr.startswith("graphcollab: out: ")
-    assert all(name in fewer.stderr for name in ("methods", "seeds", "rounds"))
+    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["compare"]["rounds"] == 4
 
 
 def test_a_dataset_without_sites_is_dealt_out(call, tmp_path):
@@ -204,7 +203,7 @@ def test_a_dataset_without_sites_is_dealt_out(call, tmp_path):
 def test_categories_are_given_on_the_line_and_in_a_file(call, line, tmp_path):
     assert call(*line, "--categories", "sex=f,m,x", "--out", "report", "--save").exit_code == 0
     assert "sex = x" in call("show", "report/models/local").stdout
-    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["categories"] == ["sex=f,m,x"]
+    assert tomllib.loads((tmp_path / "report" / "run.toml").read_text())["compare"]["categories"] == ["sex=f,m,x"]
     assert call("compare", "--config", "report/run.toml").exit_code == 0
 
 
@@ -228,7 +227,7 @@ def test_who_may_hear_whom_is_read_from_a_file(call, patients, about, tmp_path):
     line = ["compare", patients, *about, "--methods", "dpsgd", "--seeds", "0", *SHORT]
     assert call(*line, "--graphs", "dpsgd=roads.csv", "--out", "report").exit_code == 0
     assert call("compare", "--config", "report/run.toml", "--out", "again").exit_code == 0
-    (tmp_path / "graphs.toml").write_text('graphs = ["dpsgd=roads.csv"]\n')
+    (tmp_path / "graphs.toml").write_text('[compare]\ngraphs = ["dpsgd=roads.csv"]\n')
     assert call(*line, "--config", "graphs.toml", "--out", "file").exit_code == 0
     assert call(*line, "--out", "all").exit_code == 0
     sent = {name: numbers(tmp_path / name / "results.json") for name in ("report", "again", "file", "all")}

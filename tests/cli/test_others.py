@@ -69,8 +69,8 @@ def test_sites_that_meet_in_a_job(call, tmp_path, patients):
         own = [rows[0], *(row for row in rows if row.startswith(name))]
         (tmp_path / f"{name}.csv").write_text("\n".join(own) + "\n")
         (tmp_path / f"{name}.toml").write_text(
-            f'name = "{name}"\ndata = "{name}.csv"\ntarget = "disease"\nleave_out = ["hospital"]\nmethod = "fedavg"\n'
-            f'rounds = 2\nhidden = 4\nout = "{name}"\n'
+            f'[site]\nname = "{name}"\ndata = "{name}.csv"\ntarget = "disease"\nleave_out = ["hospital"]\n'
+            f'method = "fedavg"\nrounds = 2\nhidden = 4\nout = "{name}"\n'
         )
 
     def act(connection):
