@@ -183,14 +183,15 @@ class Backend(ABC):
                 break
             with drawing or nullcontext():
                 outputs = run(part.inputs)
-                loss = self._loss(term.rows if rows else term, params, outputs, part)
+                loss = self.loss(term.rows if rows else term, params, outputs, part)
             grads: list[Tensor | None] = [*torch.autograd.grad(loss, params, torch.ones_like(loss), allow_unused=True)]
             total = (loss.detach(), grads) if total is None else (total[0] + loss.detach(), _sums(total[1], grads))
         return cast("tuple[Tensor, list[Tensor | None]]", total)
 
-    def _loss(
+    def loss(
         self, judge: Callable[[Tensor, Tensor, Context], Tensor], params: Sequence[Tensor], outputs: Any, batch: Batch
     ) -> Tensor:
+        """Return the loss of outputs, or of outputs and latents, of a batch."""
         names = self.spec.names[: len(params)]
         near = None if batch.anchor is None else dict(zip(names, self._split(batch.anchor), strict=True))
         logits, latent, projection = outputs if isinstance(outputs, Embedded) else (outputs, None, None)

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from graphcollab._base.checks import own_filter
 from graphcollab._base.errors import ContractError, ShapeError
+from graphcollab.engine.modules import leaves
 from graphcollab.engine.objective import Context, Objective, Sum, require_weighted
 from graphcollab.engine.randomness import keyed_layers
-from graphcollab.engine.reference import leaves
 
 FEW = 4  # samples with equal targets, and with different ones
 MOVES = 1, 2, 3

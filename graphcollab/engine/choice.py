@@ -15,14 +15,15 @@ from graphcollab._base.errors import ContractError, MismatchError, UnsupportedEr
 from graphcollab._base.memory import used_up
 from graphcollab._base.settings import Count, check_setting, look_up
 from graphcollab.engine.backend import Backend
+from graphcollab.engine.guards import unwritten
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.modules import Padding, positions_of
 from graphcollab.engine.objective import Objective
+from graphcollab.engine.padding import mixes_samples, padding_of
 from graphcollab.engine.plan import GRAPHED, BackendName, Plan, Precision
-from graphcollab.engine.reference import Numbers, Reference, kept_by
 from graphcollab.engine.shared_backend import SharedBackend, count_at_once, layers_of
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.engine.trial import FAILURES, difference, mixes_samples, padding_of
+from graphcollab.engine.trial import FAILURES, Trial
 from graphcollab.engine.vmap_backend import VmapBackend
 
 BACKENDS: dict[BackendName, type[Backend]] = {"vmap": VmapBackend, "loop": LoopBackend, "shared": SharedBackend}
@@ -71,30 +72,30 @@ def make_plan(
     budget = CPU_CHUNK_BYTES if device.type == "cpu" else CUDA_CHUNK_BYTES
     chunk = chunk or max(budget // (4 * spec.num_columns), 1)
     precision: Precision = "bfloat16" if autocast else "full"
-    reference, expected, padding = _plain(module, spec, sample, objective)
+    trial, padding = _tried(module, spec, sample, objective)
     auto, frozen = backend == "auto", mostly_frozen(module)
-    plan, obstacles = Plan("loop", chunk, "asked for", padding, precision=precision, random=reference.random), []
+    plan, obstacles = Plan("loop", chunk, "asked for", padding, precision=precision, random=trial.random), []
     if microbatch is not None or frozen:
-        plan = replace(plan, microbatch=_microbatch(reference, padding, microbatch))
+        plan = replace(plan, microbatch=_microbatch(trial, padding, microbatch))
     for kind in [kind for kind in TRIED if kind == backend or (auto and (kind == "vmap" or frozen))]:
         reason, lacking = TRIED[kind] if auto else (plan.reason, "")
-        against = obstacle(kind, module, reference) or (better_looped(kind, module, reference) if auto else None)
+        against = obstacle(kind, module, trial) or (better_looped(kind, module, trial) if auto else None)
         if against is None:
-            against = _wrong(replace(plan, backend=kind), reference, expected, fast=auto)
+            against = _wrong(replace(plan, backend=kind), trial, fast=auto)
             if against is None:
                 graphs = kind == GRAPHED and device.type == "cuda" and not plan.random
                 return replace(plan, backend=kind, reason=reason, graphs=graphs)
             against = f"{lacking}: {against}" if auto else against
         if not auto:
-            text = f"{reference.kind} cannot be computed with backend {kind!r} ({against})"
+            text = f"{trial.kind} cannot be computed with backend {kind!r} ({against})"
             raise UnsupportedError("backend", f"{text}: use backend 'loop' or 'auto'")
         obstacles.append(against)
         plan = replace(plan, reason="; ".join(dict.fromkeys(obstacles)))
-    if has_images(module, reference.flat):
+    if has_images(module, trial.flat):
         other = replace(plan, memory_format="channels_last")
-        if _wrong(other, reference, expected) is None:
+        if _wrong(other, trial) is None:
             return other
-    _require_right(plan, reference, expected)
+    _require_right(plan, trial)
     return plan
 
 
@@ -102,33 +103,33 @@ def check_plan(
     plan: Plan, module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
 ) -> None:
     """Check an existing plan, of a resumed run or for other data."""
-    reference, expected, padding = _plain(module, spec, sample, objective)
-    against = obstacle(plan.backend, module, reference)
-    if against is None and plan.microbatch is not None and mixes_samples(reference):
+    trial, padding = _tried(module, spec, sample, objective)
+    against = obstacle(plan.backend, module, trial)
+    if against is None and plan.microbatch is not None and mixes_samples(trial):
         against = f"{MIXES} in one pass with them, and the plan divides batches"
     if against is None and PADDINGS.index(plan.padding) > PADDINGS.index(padding):
         against = f"{MIXES}, and the plan pads batches: {plan.padding!r}, where {padding!r} is right"
     if against is not None:
-        text = f"the plan, with backend {plan.backend!r}, is not for {reference.kind}: {against}"
+        text = f"the plan, with backend {plan.backend!r}, is not for {trial.kind}: {against}"
         raise MismatchError("plan", f"{text}: start afresh, without the stored plan")
-    _require_right(plan, reference, expected)
+    _require_right(plan, trial)
 
 
-def obstacle(backend: str, module: nn.Module, reference: Reference) -> str | None:
+def obstacle(backend: str, module: nn.Module, trial: Trial) -> str | None:
     """Return what a backend does not support, or does differently, whatever the results on a few samples."""
     found = None if backend == "loop" else _hook(module)
     if backend == "shared":
-        layers = layers_of(module, reference.spec)
+        layers = layers_of(module, trial.spec)
         found = layers if isinstance(layers, str) else found
-        return found or (WRITES if reference.writes else None) or (MIXES if mixes_samples(reference) else None)
+        return found or (WRITES if trial.writes else None) or (MIXES if mixes_samples(trial) else None)
     if backend == "vmap":
         recurrent = [type(m).__name__ for m in module.modules() if isinstance(m, nn.RNNBase | nn.RNNCellBase)]
-        options = reference.lookups.options
+        options = trial.lookups.options
         found = f"{recurrent[0]} has no stacked form" if recurrent else found
         found = found or (LOOKUPS[min(options, key=list(LOOKUPS).index)] if options else None)
-        if found is None and reference.kept:
-            return f"it keeps a tensor of the forward pass in its attribute {reference.kept[0]!r}"
-        return found or (WRITES if reference.writes else None)
+        if found is None and trial.kept:
+            return f"it keeps a tensor of the forward pass in its attribute {trial.kept[0]!r}"
+        return found or (WRITES if trial.writes else None)
     return found
 
 
@@ -143,12 +144,12 @@ def _hook(module: nn.Module) -> str | None:
     return None if name is None else f"the hook on the gradient of {name!r} must see one node at a time"
 
 
-def better_looped(backend: str, module: nn.Module, reference: Reference) -> str | None:
+def better_looped(backend: str, module: nn.Module, trial: Trial) -> str | None:
     """Return why the loop is preferable to another backend that supports the module."""
-    if reference.random and backend == "vmap":
+    if trial.random and backend == "vmap":
         return "randomness inside layers or the loss is keyed per node there"
     convolution = sorted(type(m).__name__ for m in module.modules() if isinstance(m, nn.modules.conv._ConvNd))
-    if convolution and reference.flat.device.type == "cpu":
+    if convolution and trial.flat.device.type == "cpu":
         return f"{convolution[0]} on a CPU gains nothing from stacking"
     return None
 
@@ -166,57 +167,55 @@ def has_images(module: nn.Module, like: Tensor) -> bool:
     return known and any(isinstance(layer, kinds) for layer in module.modules())
 
 
-def _plain(
+def _tried(
     module: nn.Module, spec: ParamSpec, sample: tuple[Tensor, Tensor], objective: Objective
-) -> tuple[Reference, Numbers, Padding]:
+) -> tuple[Trial, Padding]:
+    """Try a module, and warn of attributes that nodes share."""
     kind = type(module).__name__
     try:
-        reference = Reference(module, spec, sample, objective)
-        expected = reference.numbers()
-        reference.kept = kept_by(reference)
-        padding = padding_of(reference, expected)
+        with unwritten(module):
+            trial = Trial(module, spec, sample, objective)
+            padding = padding_of(trial)
     except (RuntimeError, IndexError) as error:
         if used_up(error):
             raise
         raise ContractError(
             "model", f"{kind} cannot be trained on samples of shape {tuple(sample[0].shape[1:])}: {error}"
         ) from error
-    counts = [name for name in reference.changed() if name not in reference.kept]
-    if counts:
-        issue(
-            "contract",
-            f"attribute {counts[0]!r}",
-            f"the attribute {counts[0]!r} of {kind} changes in a forward pass; nodes share it, so its value depends "
-            "on the order in which they are computed: make it a buffer if the model's outputs depend on it",
-        )
-    return reference, expected, padding
+    for name in trial.filled:
+        shared = f"{kind} fills {name!r} in its first pass, and nodes share it: it must not depend on samples"
+        issue("contract", f"attribute {name!r}", shared)
+    for name in trial.counts[:1]:
+        counted = f"{kind} changes {name!r} in each pass, and nodes share it: make it a buffer if outputs depend on it"
+        issue("contract", f"attribute {name!r}", counted)
+    return trial, padding
 
 
-def _microbatch(reference: Reference, padding: Padding, wanted: int | None) -> int | None:
+def _microbatch(trial: Trial, padding: Padding, wanted: int | None) -> int | None:
     """Return the number of samples of a row to take at a time, as given or by rule; None if batches must be whole."""
-    if padding == "never" or mixes_samples(reference):
+    if padding == "never" or mixes_samples(trial):
         if wanted is None:
             return None
         raise UnsupportedError(
             "microbatch",
-            f"batches of {reference.kind} cannot be taken in parts of {wanted} samples: a sample changes what it makes "
+            f"batches of {trial.kind} cannot be taken in parts of {wanted} samples: a sample changes what it makes "
             "of others in one pass with it; leave microbatch out",
         )
-    return wanted or count_at_once(reference.flat, positions_of(reference.inputs))
+    return wanted or count_at_once(trial.flat, positions_of(trial.inputs))
 
 
-def _wrong(plan: Plan, reference: Reference, expected: Numbers, fast: bool = False) -> str | None:
+def _wrong(plan: Plan, trial: Trial, fast: bool = False) -> str | None:
     """Return a difference between the results of a plan's backend, in full precision, and plain PyTorch, or None.
 
     ``fast``: also report operators that vmap runs row by row. Random batches are tested whole, since parts draw in
     another order.
     """
-    whole = None if reference.random else plan.microbatch
+    whole = None if trial.random else plan.microbatch
     tried = replace(plan, precision="full", microbatch=whole, graphs=False)
     try:
-        backend = backend_of(tried, reference.module, reference.spec)
+        backend = backend_of(tried, trial.module, trial.spec)
         with own_filter("error", SLOW) if fast else nullcontext():
-            found = difference(backend, reference, expected)
+            found = trial.difference(backend)
     except UserWarning as warning:
         slow = re.match(SLOW, str(warning))
         if not fast or slow is None:
@@ -227,9 +226,9 @@ def _wrong(plan: Plan, reference: Reference, expected: Numbers, fast: bool = Fal
     return found and f"{found} differ from plain PyTorch's"
 
 
-def _require_right(plan: Plan, reference: Reference, expected: Numbers) -> None:
-    found = _wrong(plan, reference, expected)
+def _require_right(plan: Plan, trial: Trial) -> None:
+    found = _wrong(plan, trial)
     if found is not None:
         how = "" if plan.memory_format == "contiguous" else f" and memory format {plan.memory_format!r}"
-        text = f"{reference.kind} cannot be computed node by node with backend {plan.backend!r}{how}: {found}"
+        text = f"{trial.kind} cannot be computed node by node with backend {plan.backend!r}{how}: {found}"
         raise UnsupportedError("backend", text)

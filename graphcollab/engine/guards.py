@@ -7,16 +7,14 @@ A forward pass that writes to them would change the models of all nodes.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeAlias, TypeGuard
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
-from torch._ops import OpOverload
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from graphcollab._base.errors import ContractError, RangeError
 from graphcollab.engine.param_spec import shared_tensors
@@ -35,62 +33,37 @@ class Frozen:
 
     def require_unchanged(self) -> None:
         """Raise a `FrozenWeightsError` if a tensor was written to since; writes through ``.data`` are not detected."""
-        if not self._versions or self._versions == (now := _versions(self.tensors)):
-            return
-        name = next(name for name, version in now.items() if version != self._versions[name])
-        raise FrozenWeightsError(
-            _subject(self.tensors[name], name),
-            f"{_what(self.tensors[name], name)} of {self.kind} was written to during the run, by a forward pass or by "
-            "other code, and the models of all nodes have changed with it: write to a copy, and start again with the "
-            "weights as they were",
-        )
+        now = _versions(self.tensors)
+        self.refuse_changes([name for name, version in now.items() if version != self._versions[name]])
+
+    def refuse_changes(self, names: Sequence[str]) -> None:
+        """Raise a `FrozenWeightsError` about the first of these tensors."""
+        for name in names:
+            raise FrozenWeightsError(
+                _subject(self.tensors[name], name),
+                f"{_what(self.tensors[name], name)} of {self.kind} was written to, by a forward pass or by other code, "
+                "and the models of all nodes have changed with it: write to a copy, and start again with the weights "
+                "as they were",
+            )
 
 
-class _Unwritten(TorchDispatchMode):
-    """Rejects operations that write to tensors, before they run."""
-
-    def __init__(self, kind: str, tensors: Mapping[str, Tensor]) -> None:
-        super().__init__()
-        self.kind, self.tensors = kind, tensors
-        self._places = {name: _place(tensor) for name, tensor in tensors.items()}
-
-    def __torch_dispatch__(self, func: OpOverload, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func._schema.is_mutable:
-            for start, stop in map(_place, _written(func, args, kwargs or {})):
-                for name, (first, last) in self._places.items():
-                    if start < last and first < stop:
-                        raise FrozenWeightsError(
-                            _subject(self.tensors[name], name),
-                            f"the forward pass of {self.kind} writes to {_what(self.tensors[name], name)} ({func}), "
-                            "which all nodes share: let it write to a copy, or to a persistent buffer, of which every "
-                            "node has its own",
-                        )
-        return func(*args, **(kwargs or {}))
+@contextmanager
+def unwritten(module: nn.Module) -> Iterator[None]:
+    """Raise a `FrozenWeightsError` if a shared tensor differs after a block, for trials, since sums take time."""
+    frozen = Frozen(module)
+    before = _sums(frozen.tensors)
+    try:
+        yield
+    finally:
+        now = _sums(frozen.tensors)
+        frozen.refuse_changes([name for name in now if now[name] != before[name]])
 
 
-def unwritten(module: nn.Module) -> AbstractContextManager[object]:
-    """Return a context that prevents writes to shared tensors; for trials, since it slows every operation."""
-    tensors = shared_tensors(module)
-    return _Unwritten(type(module).__name__, tensors) if tensors else nullcontext()
-
-
-def _written(func: OpOverload, args: Any, kwargs: Mapping[str, Any]) -> Iterator[Tensor]:
-    for place, argument in enumerate(func._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            value = args[place] if place < len(args) else kwargs.get(argument.name)
-            yield from (one for one in (value if isinstance(value, list | tuple) else [value]) if _is_dense(one))
-
-
-def _is_dense(value: object) -> TypeGuard[Tensor]:
-    return isinstance(value, Tensor) and value.device.type != "meta" and value.numel() > 0
-
-
-def _place(tensor: Tensor) -> tuple[int, int]:
-    """Return the start and end of a tensor in memory."""
-    if not _is_dense(tensor):
-        return 0, 0
-    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
-    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+def _sums(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Return the sums of tensors, as texts, since NaN differs from itself; subclasses may have none."""
+    with torch.no_grad():
+        known = {name: one for name, one in tensors.items() if type(one) in (Tensor, nn.Parameter)}
+        return {name: str(float(one.sum(dtype=torch.float64))) for name, one in known.items()}
 
 
 def _versions(tensors: Mapping[str, Tensor]) -> dict[str, int]:

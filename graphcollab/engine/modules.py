@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from graphcollab._base.typing import Embedded
 from graphcollab.engine.guards import unwritten
 from graphcollab.engine.param_spec import shared_tensors
-from graphcollab.engine.randomness import global_state, keyed_layers
+from graphcollab.engine.randomness import keyed_layers
 from graphcollab.engine.stack import ParamSpec
 
 MemoryFormat: TypeAlias = Literal["contiguous", "channels_last"]
@@ -85,12 +85,23 @@ def padding_by_type(module: nn.Module, spec: ParamSpec) -> Padding:
     return "evaluation" if norms or "buffers" in spec.parts else "always"
 
 
-def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> bool:
-    """Run a copy of a module in training mode on inputs [B, ...], optionally to latents; return whether it draws."""
+def leaves(outputs: Tensor) -> Iterator[Tensor]:
+    """Yield the tensors in which a gradient of outputs would be accumulated."""
+    seen, waiting = set(), [outputs.grad_fn]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if (variable := getattr(node, "variable", None)) is not None:
+            yield variable
+        waiting.extend(parent for parent, _ in node.next_functions)
+
+
+def in_training(module: nn.Module, inputs: Tensor, embeds: bool) -> None:
+    """Run a copy of a module in training mode on inputs [B, ...], optionally to latents."""
     with keyed_layers(0), torch.no_grad(), unwritten(module):
-        before = global_state()
         copy_module(module).train()(inputs, **embed_arguments(embeds))
-        return not all(map(torch.equal, before, global_state()))
 
 
 def positions_of(inputs: Tensor) -> int:

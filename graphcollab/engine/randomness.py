@@ -38,6 +38,11 @@ def global_state() -> Stream:
     return [one.get_state() for one in _generators()]
 
 
+def drawn_since(before: Stream) -> bool:
+    """Return whether something has drawn since the default generators had this state."""
+    return not all(map(torch.equal, before, global_state()))
+
+
 def _continue(stream: Stream) -> None:
     for one, state in zip(_generators(), stream, strict=False):  # a GPU may have come into use since
         one.set_state(state)

@@ -66,7 +66,7 @@ class StackedBackend(Backend):
             batch, views = standing.batch(), self._views(models)
             with torch.no_grad():
                 outputs = self._forward(views, batch.inputs)
-                return [self._loss(objective.rows, views[: self.spec.num_named_parameters], outputs, batch)]
+                return [self.loss(objective.rows, views[: self.spec.num_named_parameters], outputs, batch)]
 
         (losses,) = self._standing(("losses", objective), "losses", compute, flat, standing, objective)
         return losses

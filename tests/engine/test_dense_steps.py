@@ -110,7 +110,7 @@ def test_the_engine_gives_the_same_as_node_by_node(make_engine, name, monkeypatc
         engine, models = make_engine(module=MODULES[name](), backend=backend)
         if backend == "vmap":
             assert engine.backends[0].layers
-            monkeypatch.setattr(engine.backends[0], "_loss", None)  # which is not asked for
+            monkeypatch.setattr(engine.backends[0], "loss", None)  # which is not asked for
         found.append(engine.fit(Rows.own(models), steps, **FIT))
     torch.testing.assert_close(found[0].models.tensors[0], found[1].models.tensors[0], rtol=1e-12, atol=1e-13)
     torch.testing.assert_close(found[0].told()[0], found[1].told()[0], rtol=1e-12, atol=1e-13)

@@ -8,10 +8,10 @@ from torch import nn
 
 from graphcollab.engine.loop_backend import LoopBackend
 from graphcollab.engine.losses import as_objective
+from graphcollab.engine.padding import padding_of
 from graphcollab.engine.plan import Plan
-from graphcollab.engine.reference import RATE, Reference
 from graphcollab.engine.stack import ParamSpec
-from graphcollab.engine.trial import difference, padding_of
+from graphcollab.engine.trial import RATE, Trial
 from graphcollab.engine.vmap_backend import VmapBackend
 
 CROSS_ENTROPY = as_objective("cross_entropy")
@@ -28,8 +28,7 @@ def network():
 
 
 def trial(module, objective=None, sample=SAMPLE):
-    reference = Reference(module, ParamSpec.from_module(module), sample, objective or CROSS_ENTROPY)
-    return reference, reference.numbers()
+    return Trial(module, ParamSpec.from_module(module), sample, objective or CROSS_ENTROPY)
 
 
 def test_numbers_by_hand():
@@ -38,9 +37,10 @@ def test_numbers_by_hand():
     with torch.no_grad():
         module.weight.fill_(1.0)
     sample = torch.tensor([[1.0], [2.0], [4.0], [0.0], [5.0]]), torch.tensor([3.0, 0.0, 1.0, 0.0, 5.0])
-    reference, numbers = trial(module, SQUARED_ERROR, sample)
+    tried = trial(module, SQUARED_ERROR, sample)
+    numbers = tried.expected
     first, second = 1.0, 1.0 + 0.01 * 2.0  # moved by cos(0) = 1 hundredth of 1 + |w|
-    assert reference.flat.flatten().tolist() == pytest.approx([first, second])
+    assert tried.flat.flatten().tolist() == pytest.approx([first, second])
     assert numbers["outputs"].tolist() == pytest.approx([4, 0, 4, 5, second, 2 * second])
     gradient = (second - 3) + 2 * (2 * second)
     # the first node: 4, 0, 4, 5 with the targets 1, 0, 1, 5
@@ -51,15 +51,15 @@ def test_numbers_by_hand():
     )
 
 
-def made(kind, reference):
-    """A backend for a reference's models, which look across the batch in training."""
-    return kind(reference.module, reference.spec, Plan(kind.name, 2, "by hand", "evaluation"))
+def made(kind, tried):
+    """A backend for the models of a trial, which look across the batch in training."""
+    return kind(tried.module, tried.spec, Plan(kind.name, 2, "by hand", "evaluation"))
 
 
 @pytest.mark.parametrize("kind", [VmapBackend, LoopBackend])
 def test_right_backends(kind):
-    reference, numbers = trial(network())
-    assert difference(made(kind, reference), reference, numbers) is None
+    tried = trial(network())
+    assert tried.difference(made(kind, tried)) is None
 
 
 def wrong(kind, **methods):
@@ -91,9 +91,9 @@ def at(values, column, by=0.1):
     ],
 )
 def test_what_is_wrong_is_named(kind, methods, wanted):
-    reference, numbers = trial(network())
-    assert reference.spec.num_parameters == 53
-    assert difference(made(wrong(kind, **methods), reference), reference, numbers) == wanted
+    tried = trial(network())
+    assert tried.spec.num_parameters == 53
+    assert tried.difference(made(wrong(kind, **methods), tried)) == wanted
 
 
 class Looks(nn.Linear):
@@ -122,10 +122,10 @@ class Looks(nn.Linear):
     ids=["linear", "no look", "look", "look in training", "batch norm", "no tracking", "dropout"],
 )
 def test_padding(module, padding):
-    assert padding_of(*trial(module)) == padding
+    assert padding_of(trial(module)) == padding
 
 
 def test_losses_that_cannot_weigh_are_not_padded():
     from graphcollab.engine import Loss
 
-    assert padding_of(*trial(nn.Linear(4, 3), Loss(nn.functional.cross_entropy))) == "evaluation"
+    assert padding_of(trial(nn.Linear(4, 3), Loss(nn.functional.cross_entropy))) == "evaluation"

@@ -322,15 +322,15 @@ def test_plans_made_in_two_threads_at_once_are_those_made_alone(monkeypatch):
 
     wide = nn.Sequential(nn.Linear(4, 8), nn.LayerNorm(8), nn.Linear(8, 3))
     sample, plans, before = (torch.randn(5, 4), torch.arange(5) % 3), set(), list(warnings.filters)
-    both, whole = threading.Barrier(2, timeout=60), choice.difference
+    both, whole = threading.Barrier(2, timeout=60), choice.Trial.difference
 
-    def together(backend, reference, expected):
+    def together(trial, backend):
         """Begin and end the trial under vmap while the other thread is in its own."""
         if backend.name == "loop":
-            return whole(backend, reference, expected)
+            return whole(trial, backend)
         both.wait()
         try:
-            return whole(backend, reference, expected)
+            return whole(trial, backend)
         finally:
             both.wait()
 
@@ -339,7 +339,7 @@ def test_plans_made_in_two_threads_at_once_are_those_made_alone(monkeypatch):
             made = make_plan(module, ParamSpec.from_module(module), sample, CROSS_ENTROPY)
             plans.add((type(module).__name__, made.backend, made.reason))
 
-    monkeypatch.setattr(choice, "difference", together)
+    monkeypatch.setattr(choice.Trial, "difference", together)
     workers = [threading.Thread(target=work, args=(module,)) for module in (Products(), wide)]
     for worker in workers:
         worker.start()

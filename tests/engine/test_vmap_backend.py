@@ -64,12 +64,12 @@ def test_rows_that_are_done_leave_the_stack(make_engine):
     """A node with few samples takes few steps: later steps compute with the others only."""
     engine, models = make_engine(sizes=(12, 3, 3), backend="vmap")
     seen = []
-    original = engine.backends[0]._loss
+    original = engine.backends[0].loss
 
     def watch(judge, params, *rest):
         seen.append(len(params[0]))
         return original(judge, params, *rest)
 
-    engine.backends[0]._loss = watch
+    engine.backends[0].loss = watch
     engine.fit(Rows.own(models), LocalSteps(batch_size=3, optimizer=SGD(momentum=0.5)), seed=0, round_=0)
     assert seen == [3, 1, 1, 1]

@@ -40,26 +40,9 @@ def at_once(calls):
     return found
 
 
-@pytest.fixture
-def noise():
-    """A thread that draws from the global generator all the time."""
-    over = threading.Event()
-
-    def draw():
-        while not over.is_set():
-            torch.rand(100)
-            over.wait(1e-4)
-
-    thread = threading.Thread(target=draw)
-    thread.start()
-    yield
-    over.set()
-    thread.join()
-
-
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(1, 8), marks=pytest.mark.slow)], ids=["one", "more"])
 @pytest.mark.parametrize(("dropout", "backend"), [(True, "auto"), (True, "vmap"), (False, "auto")])
-def test_two_runs_in_two_threads_are_the_same_runs_one_after_the_other(dropout, backend, seeds, noise):
+def test_two_runs_in_two_threads_are_the_same_runs_one_after_the_other(dropout, backend, seeds):
     for seed in seeds:
         calls = [lambda m=m, seed=seed: one(m, seed, dropout, backend) for m in (meta_l2c, dpsgd)]
         alone, together = [call() for call in calls], at_once(calls)
