@@ -27,11 +27,11 @@ import torch
 from _device import add_device  # type: ignore
 from benchmark._figures import comparison_figures, weight_curves  # type: ignore
 from benchmark._tables import time_to_table, weight_table  # type: ignore
+from torch_geometric.data import Data
 from tqdm import tqdm
 
 from graphcollab import build_model, compare, load_dataset, methods, report
 from graphcollab._base.files import write_whole
-from graphcollab.analysis.metrics.traffic import server_graph
 from graphcollab.comm import is_main_process, only_main_process
 from graphcollab.data.datasets.labeled_arrays import join_datasets
 from graphcollab.data.partition import disjoint_classes, permuted_labels
@@ -100,6 +100,16 @@ def contestants(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any
     grids |= {name: {"rho": args.rhos, "gamma": args.gammas} for name in SAMPLINGS}
     chosen = {name: making for name, making in make.items() if name in {"local", *wanted}}
     return chosen, {"*": {"lr": args.lrs}, **{name: grid for name, grid in grids.items() if name in chosen}}
+
+
+def server_graph(data: Data) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return an edge of weight 1 from every node to all others that will share its server in the next round."""
+    node, place = data.server.edge_index
+    home = torch.full_like(data.node_id, -1).index_copy_(0, node, place)
+    there = data.present & ~data.isolated & (home >= 0)
+    together = (home[:, None] == home) & there[:, None] & there
+    receiver, sender = together.fill_diagonal_(False).nonzero().T
+    return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype)
 
 
 @only_main_process()

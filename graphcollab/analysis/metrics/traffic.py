@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch_geometric.data import Data
 
-from graphcollab._base.errors import EmptyError
 from graphcollab._base.settings import Natural
 from graphcollab.analysis.metrics.edges import Graphs, check_edges, measure
 from graphcollab.analysis.metrics.recovery import in_cluster_share
@@ -67,22 +65,3 @@ def _messages(edge_index: Tensor, edge_weight: Tensor, count: int, round_: int) 
     check_edges(edge_index, edge_weight, count, f"round {round_}: ")
     used = (edge_index[0] != edge_index[1]) & (edge_weight > 0)
     return edge_index[:, used].cpu().long()
-
-
-def server_graph(data: Data) -> tuple[Tensor, Tensor]:
-    """Return an edge of weight 1 from every node to all other nodes with the same server.
-
-    It represents methods whose models travel through servers (FedAvg, the oracle, IFCA) in the form that
-    `graphcollab.report` and graph metrics use for methods with edges. Nodes change servers between rounds, so the edges
-    show with whom a node shares its next round. 10⁴ nodes with one server have 10⁸ edges. Edges [2, E] are sorted by
-    receiver and then by sender; nodes that were isolated, or do not belong to the collaboration
-    (`graphcollab.components.Participation`), have none.
-    """
-    if "server" not in data:
-        raise EmptyError("servers", "there are no servers: the method does not average through any")
-    node, place = data.server.edge_index
-    home = torch.full_like(data.node_id, -1).index_copy_(0, node, place)
-    there = data.present & ~data.isolated & (home >= 0)
-    together = (home[:, None] == home) & there[:, None] & there
-    receiver, sender = together.fill_diagonal_(False).nonzero().T
-    return torch.stack([sender, receiver]), torch.ones(len(sender), dtype=data.x.dtype)
