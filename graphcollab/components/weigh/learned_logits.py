@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
@@ -10,6 +9,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 from torch_geometric.data import Data
+from torch_geometric.utils import scatter, softmax
 
 from graphcollab._base.piece import Field, updated
 from graphcollab.components.at_work import edges_in_use, serving
@@ -17,8 +17,6 @@ from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher, WeighNew
 from graphcollab.engine import AdamW
 from graphcollab.engine.optimizer import RowOptimizer
-
-PART = 2**20  # edges processed at a time
 
 
 @dataclass(frozen=True)
@@ -60,37 +58,24 @@ class LearnedLogits(Weigher):
         return updated(data, weigher_step=0, **zeros)
 
     def __call__(self, data: Data, env: Env) -> Data:
-        return updated(data, edge_weight=_softmax(data.edge_logit, data.edge_index[1], data.num_nodes))
+        return updated(data, edge_weight=softmax(data.edge_logit, data.edge_index[1], num_nodes=data.num_nodes))
 
     def learn(self, data: Data, env: Env, gradient: Tensor) -> Data:
         """Logits of edges that are not in use, or of nodes at rest, stay unchanged."""
-        before, data = data, copy.copy(data)
-        weight, receiver, many = data.edge_weight, data.edge_index[1], data.num_nodes
-        serves, everybody = serving(data), edges_in_use(data) is None
-        mean = gradient.new_zeros(many)
-        for part in _parts(receiver):
-            mean.scatter_add_(0, receiver[part], weight[part] * gradient[part])
-        for name in self._names():
-            data[name] = before[name].clone()
-        for part in _parts(receiver):
-            i, j = receiver[part], data.edge_index[0, part]
-            logit, *moments = (data[name][part] for name in self._names())
-            state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
-            slope = weight[part] * (gradient[part] - mean.index_select(0, i))
-            self.optimizer.update([logit], [slope], state, data.weigher_step)
-            if not everybody:
-                learned = data.trains[i] & (serves[j] | (j == i))
-                for name, value in zip(self._names(), (logit, *moments), strict=True):
-                    torch.where(learned, value, before[name][part], out=value)
+        (sender, receiver), weight, names = data.edge_index, data.edge_weight, self._names()
+        mean = scatter(weight * gradient, receiver, dim_size=data.num_nodes)
+        learned = [data[name].clone() for name in names]
+        logit, *moments = learned
+        state = {slot: [moment] for slot, moment in zip(self.optimizer.slots, moments, strict=True)}
+        self.optimizer.update([logit], [weight * (gradient - mean[receiver])], state, data.weigher_step)
+        if edges_in_use(data) is not None:
+            moves = data.trains[receiver] & (serving(data)[sender] | (sender == receiver))
+            learned = [torch.where(moves, new, data[name]) for name, new in zip(names, learned, strict=True)]
         if self.own == "largest":
-            largest = _largest(data.edge_logit, receiver, many)
-            for part in _parts(receiver):
-                i, logit = receiver[part], data.edge_logit[part]
-                own = data.edge_index[0, part] == i
-                own = own if everybody else own & data.trains[i]
-                torch.where(own, largest.index_select(0, i), logit, out=logit)
-        data.weigher_step = data.weigher_step + 1
-        return data
+            largest = scatter(learned[0], receiver, dim_size=data.num_nodes, reduce="max")
+            own = (sender == receiver) & data.trains[receiver]
+            learned[0] = torch.where(own, largest[receiver], learned[0])
+        return updated(data, weigher_step=data.weigher_step + 1, **dict(zip(names, learned, strict=True)))
 
     def for_newcomers(self, data: Data, edge_index: Tensor, names: Sequence[str]) -> WeighNew:
         """Newcomers learn logits for their edges in as many steps as the old nodes have taken."""
@@ -109,27 +94,3 @@ class LearnedLogits(Weigher):
 
     def _names(self) -> list[str]:
         return ["edge_logit", *(f"edge_logit_{slot}" for slot in self.optimizer.slots)]
-
-
-def _parts(edges: Tensor) -> list[slice]:
-    """Cut edges [E] into pieces: the memory of one piece's temporaries is reused for the next by the C library."""
-    return [slice(start, start + PART) for start in range(0, len(edges), PART)]
-
-
-def _largest(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return the largest logit of every receiver's edges, [K]; -∞ if there are none."""
-    largest = logit.new_full((count,), -torch.inf)
-    for part in _parts(logit):
-        largest.scatter_reduce_(0, receiver[part], logit[part], "amax")
-    return largest
-
-
-def _softmax(logit: Tensor, receiver: Tensor, count: int) -> Tensor:
-    """Return the softmax of logits over every receiver's edges, [E], as in PyG, without temporaries of all edges."""
-    largest, total, weight = _largest(logit, receiver, count), logit.new_zeros(count), torch.empty_like(logit)
-    for part in _parts(logit):
-        torch.exp(logit[part] - largest.index_select(0, receiver[part]), out=weight[part])
-        total.scatter_add_(0, receiver[part], weight[part])
-    for part in _parts(logit):
-        weight[part].div_(total.index_select(0, receiver[part]))
-    return weight

@@ -8,11 +8,8 @@ import pytest
 import torch
 from torch_geometric.utils import softmax
 
-from graphcollab.components import Exchange, LearnedLogits, Participation
-from graphcollab.components.weigh import learned_logits
+from graphcollab.components import Exchange, LearnedLogits
 from graphcollab.engine import SGD, Adam, AdamW
-from graphcollab.methods import l2c
-from graphcollab.testing import Scene
 from graphcollab.transforms import DropWeakest
 from tests.raising import raises
 
@@ -226,17 +223,3 @@ def test_it_needs_validation_samples():
     assert LearnedLogits().own == "largest"
     with raises("value", "own", "'largest'", "'softmax'", "'gate'"):
         LearnedLogits(own="gate")
-
-
-@pytest.mark.parametrize("own", ["largest", "softmax"])
-def test_pieces_of_edges_change_no_bit(own, monkeypatch):
-    """Many edges are worked on a piece at a time, whoever receives them."""
-    scene = Scene.small().replace(participation=Participation(drop=0.3))
-    method = l2c(epochs=1, own=own, drop_round=None)
-    whole, _ = scene.play(method, rounds=3)
-    monkeypatch.setattr(learned_logits, "PART", 4)
-    pieces, _ = scene.play(method, rounds=3)
-    for name in ("edge_weight", "edge_logit", "edge_logit_exp_avg", "edge_logit_exp_avg_sq"):
-        assert torch.equal(pieces[name], whole[name]), name
-    expected = softmax(whole.edge_logit, whole.edge_index[1], num_nodes=6)
-    assert torch.equal(LearnedLogits()(whole, None).edge_weight, expected)
