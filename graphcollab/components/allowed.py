@@ -9,7 +9,7 @@ from torch_geometric.data import Data
 from graphcollab._base.errors import DisconnectedError
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
-from graphcollab.transforms._edges import select_edges
+from graphcollab.transforms._edges import edge_keys, select_edges
 
 
 def allow(edge_index: Tensor, num_nodes: int) -> Relation:
@@ -25,7 +25,7 @@ def forbidden_edges(data: Data) -> Tensor | None:
     if "allowed" not in data:
         return None
     sender, receiver = data.edge_index
-    wanted, may = (_keys(edges, data.num_nodes) for edges in (data.edge_index, data.allowed.edge_index))
+    wanted, may = (edge_keys(edges, data.num_nodes) for edges in (data.edge_index, data.allowed.edge_index))
     forbidden = (sender != receiver) & ~torch.isin(wanted, may)
     return forbidden if bool(forbidden.any()) else None
 
@@ -92,7 +92,7 @@ def require_both_ways(data: Data, env: Env, what: str, by_path: bool = False) ->
         part = components(data)
         bad = part[sender] != part[receiver]
     else:
-        bad = ~torch.isin(_keys(edges.flip(0), data.num_nodes), _keys(edges, data.num_nodes))
+        bad = ~torch.isin(edge_keys(edges.flip(0), data.num_nodes), edge_keys(edges, data.num_nodes))
     if bool(bad.any()):
         names, first = env.engine.tasks.names, int(bad.nonzero()[0])
         here, there = names[int(receiver[first])], names[int(sender[first])]
@@ -133,7 +133,3 @@ def _require_complete(data: Data, env: Env, group: Tensor) -> None:
 def _in_both(one: Tensor, two: Tensor) -> Tensor:
     """Number the groups of nodes that are together in both, [K]."""
     return (one * (int(two.max()) + 1) + two).unique(return_inverse=True)[1]
-
-
-def _keys(edge_index: Tensor, count: int) -> Tensor:
-    return edge_index[1] * count + edge_index[0]

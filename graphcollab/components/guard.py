@@ -28,8 +28,8 @@ def screen(data: Data, local: Local, env: Env) -> Data:
     """Isolate nodes that diverge in a trial of their first local update, before anything is computed over all nodes."""
     if not env.isolate:
         return data
-    tried = copy.copy(local.init(copy.copy(data), env))
-    tried.x_start, tried.trains = tried.x, data.trains & data.present
+    tried = local.init(data, env)
+    tried = updated(tried, x_start=tried.x, trains=data.trains & data.present)
     tried, why = find_diverged(local.alone(tried, env), env, serves_start=True, held=_trained_models(local))
     data = updated(data, good=data.get("good", {}))
     return isolate(data, why) if why else data

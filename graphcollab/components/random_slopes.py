@@ -166,16 +166,13 @@ def _read_by(
     picks = torch.eye(many * outputs, width, dtype=flat.dtype, device=flat.device).view(many, -1)
     picking = flat.repeat_interleave(many, 0)
     picking[:, weights], picking[:, bias] = picks.repeat(len(flat), 1), 0
-    empty = [tensor[:0] for tensor in models.tensors]
-    tensors = tuple(picking if t == s else one for t, one in enumerate(empty))
-    index = torch.arange(len(picking))
-    source = Stacks(models.specs, tensors, tuple(index if t == s else index[:0] for t in range(len(tensors))))
     sizes = engine.tasks.sizes("train")[nodes]
     longest = int(sizes.max())
     read = flat.new_zeros(len(picking), longest, outputs, dtype=torch.float64)
     share = read.new_zeros(len(flat), longest)
     targets: Tensor | None = None
-    for chunk in engine.predict(Rows(source, nodes.repeat_interleave(many), index), "train"):
+    rows = Rows(models.only(s, picking), nodes.repeat_interleave(many), torch.arange(len(picking)))
+    for chunk in engine.predict(rows, "train"):
         at = beside(chunk.rows, read)
         most = chunk.outputs.shape[1]
         read[at, :most] = chunk.outputs.double()

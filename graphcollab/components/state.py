@@ -75,20 +75,13 @@ def end_phase(data: Data, before: Collection[Field], after: Collection[Field]) -
 
 def to_device(data: Data, fields: Collection[Field], device: torch.device) -> Data:
     """Return the graph with rows and replicated parameters on a device; the control plane stays on the CPU."""
-    return Data(**_moved(data.to_dict(), [*LOOP, *fields], device))
 
+    def moved(field: Field, value: Any, values: Values) -> Any:
+        if field.kind not in (*ROWS, "replicated"):
+            return value
+        return {key: some.to(device) for key, some in value.items()} if isinstance(value, Mapping) else value.to(device)
 
-def _moved(values: Mapping[str, Any], fields: Collection[Field], device: torch.device) -> dict[str, Any]:
-    """Move fields that are declared to be moved; search undeclared mappings, such as the best state, for fields."""
-    moved = dict(values)
-    for name, value in values.items():
-        covering = sorted((field for field in fields if field.covers(name)), key=lambda field: field.name != name)
-        if not covering and isinstance(value, Mapping):
-            moved[name] = _moved(value, fields, device)
-        elif covering and covering[0].kind in ("models", "rows", "per_sample", "replicated"):
-            many = isinstance(value, Mapping)
-            moved[name] = {key: some.to(device) for key, some in value.items()} if many else value.to(device)
-    return moved
+    return Data(**_each(data.to_dict(), [*LOOP, *fields], moved))
 
 
 def _without(data: Data, fields: Collection[Field], kept: Collection[Field] = ()) -> Data:

@@ -105,6 +105,11 @@ class ParamSpec:
         """Number of names that are trainable parameters (the others are buffers)."""
         return bisect.bisect_left([*itertools.accumulate(self.sizes)], self.num_parameters) + 1
 
+    def width(self, part: str) -> int:
+        """Return the number of columns of a part."""
+        columns = self.columns(part)
+        return int(columns.stop - columns.start)
+
     def columns(self, part: str) -> slice:
         """Return the column range of a part, or of several adjacent ones, such as ``"backbone+prototypes"``.
 

@@ -110,8 +110,7 @@ class Stacks(Movable):
                 f"{len(self.specs)} architectures than in another, so a mean of both means nothing: build all models "
                 "over one base, with the same settings",
             )
-        columns = self.specs[0].columns(name)
-        out = self.tensors[0].new_empty(self.num_nodes, columns.stop - columns.start)
+        out = self.tensors[0].new_empty(self.num_nodes, self.specs[0].width(name))
         for spec, tensor, places in zip(self.specs, self.tensors, self.places, strict=True):
             out[beside(places, out)] = tensor[:, spec.columns(name)]
         return out
@@ -128,6 +127,13 @@ class Stacks(Movable):
                 new = whole
             tensors.append(new)
         return self.like(tensors)
+
+    def only(self, stack: int, rows: Tensor) -> Stacks:
+        """Return rows [R, columns] of one architecture as the models of R nodes, and no others."""
+        nothing, nodes = torch.arange(0), torch.arange(len(rows))
+        many = range(len(self.specs))
+        tensors = tuple(rows if s == stack else self.tensors[s][:0] for s in many)
+        return Stacks(self.specs, tensors, tuple(nodes if s == stack else nothing for s in many))
 
     def map(self, function: Callable[[Tensor], Tensor]) -> Stacks:
         """Apply a function to every stack's tensor."""

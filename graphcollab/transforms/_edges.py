@@ -14,10 +14,10 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
-from torch_geometric.utils import degree, lexsort
 
 from graphcollab._base.errors import DuplicateError, MissingError, NotFiniteError, RangeError, ShapeError
 from graphcollab._base.settings import checked
+from graphcollab.nn.functional.by_receiver import by_receiver, turns
 
 
 class Transform(BaseTransform):
@@ -177,11 +177,7 @@ def neighbor_rank(data: Data) -> tuple[Tensor, Tensor]:
     weight = edge_weights(data).detach()
     sender, receiver = data.edge_index.long()
     neighbors = (sender != receiver).nonzero().view(-1)
-    keys = node_ids(data)[sender[neighbors]], -weight[neighbors], receiver[neighbors]  # the last key is primary
-    order = neighbors[lexsort(list(keys))]
-    # [K]: the number of neighbors, and the start of each receiver's range in ``order``.
-    many = degree(receiver[order], node_count(data), torch.int64)
-    begin = many.cumsum(0) - many
+    order = neighbors[by_receiver(receiver[neighbors], -weight[neighbors], node_ids(data)[sender[neighbors]])]
     rank = torch.full_like(sender, -1)
-    rank[order] = torch.arange(order.numel(), device=order.device) - begin[receiver[order]]
-    return rank, many[receiver]
+    rank[order] = turns(receiver[order], node_count(data))
+    return rank, torch.bincount(receiver[order], minlength=node_count(data))[receiver]

@@ -24,6 +24,7 @@ from graphcollab.components.slots import Local
 from graphcollab.engine import SGD, Rows
 from graphcollab.engine.optimizer import RowOptimizer, as_row_optimizer
 from graphcollab.engine.stack import Stacks
+from graphcollab.transforms._edges import edge_keys
 
 
 @dataclass(frozen=True)
@@ -220,7 +221,8 @@ class CrossGradients(Local):
         if self.mixed:
             in_use = edges_in_use(data)
             used = data.edge_index if in_use is None else data.edge_index[:, in_use]
-            back = torch.isin(receiver * data.num_nodes + sender, used[0] * data.num_nodes + used[1])
+            pairs = data.edge_index[:, asked], used.flip(0)
+            back = torch.isin(*(edge_keys(edges, data.num_nodes) for edges in pairs))
             receiver = receiver[~back]
         return env.plane.charge(data, receiver, width)
 

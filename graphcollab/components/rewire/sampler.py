@@ -20,7 +20,7 @@ from graphcollab.components.env import Env
 from graphcollab.components.rewire.draw import Candidates, draw_peers
 from graphcollab.components.slots import Rewiring
 from graphcollab.nn.functional.by_receiver import by_receiver, turns
-from graphcollab.transforms._edges import sort_edges
+from graphcollab.transforms._edges import edge_keys, sort_edges
 
 _EXPLORE_STREAM = 126
 
@@ -57,7 +57,7 @@ def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
     """Add values to the known values of pairs; a new pair starts from 0."""
     many = known.size[0]
     index = torch.cat([known.edge_index, edge_index], 1)
-    key, place = (index[1] * many + index[0]).unique(return_inverse=True)
+    key, place = edge_keys(index, many).unique(return_inverse=True)
     total = torch.zeros(len(key), dtype=values.dtype)
     total.index_add_(0, place, torch.cat([known.values.to(values.dtype), values]))
     return Relation(torch.stack([key % many, key // many]), total, known.size)

@@ -16,6 +16,7 @@ from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
 from graphcollab.components.rewire.sampler import PeerSampler, add_up, chosen_edges, nothing_known
 from graphcollab.nn.functional.by_receiver import receives
+from graphcollab.transforms._edges import edge_keys
 
 
 @dataclass(frozen=True)
@@ -144,7 +145,7 @@ class NeighborBag(PeerSampler):
         bag = data.edge_index[:, data.edge_member & env.plane.is_local(data.edge_index[1])]
         if self.measure == "sample":  # peers that were not measured stay
             old, many = data.bag.edge_index, data.num_nodes
-            stays = ~torch.isin(old[1] * many + old[0], data.edge_index[1] * many + data.edge_index[0])
+            stays = ~torch.isin(edge_keys(old, many), edge_keys(data.edge_index, many))
             bag = torch.cat([old[:, stays], bag], 1)
         return self._with_bag(data, bag)
 

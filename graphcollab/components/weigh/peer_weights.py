@@ -19,9 +19,9 @@ from graphcollab.components.exchange.exchange import buffers_width
 from graphcollab.components.rewire.two_stages import NeighborBag
 from graphcollab.components.slots import Weigher
 from graphcollab.components.weigh.formulas import Formula, SampleCounts
-from graphcollab.components.weigh.similarity import Similarity, width
+from graphcollab.components.weigh.similarity import Similarity
 from graphcollab.transforms import GMMNeighborAugmentation
-from graphcollab.transforms._edges import neighbor_rank, select_edges
+from graphcollab.transforms._edges import edge_keys, neighbor_rank, select_edges
 
 
 @dataclass(frozen=True)
@@ -77,15 +77,13 @@ class AugmentBags(AllPeers):
     def __call__(self, data: Data, env: Env) -> Data:
         if not self.bag.augments(data.round):
             return data
-        sender, receiver = data.edge_index
         measured = ~data.edge_score.isnan()
         members = data.edge_member.clone()
         members[measured] = GMMNeighborAugmentation(drop=False)(select_edges(data, measured)).edge_member
         data = updated(data, edge_member=members)
         taken = self.bag.draw_from(data, env, data.round, data.edge_index[:, members], turn=2)
-        many = data.num_nodes
-        data.edge_chosen = data.edge_chosen & torch.isin(receiver * many + sender, taken[1] * many + taken[0])
-        return data
+        drawn = torch.isin(*(edge_keys(edges, data.num_nodes) for edges in (data.edge_index, taken)))
+        return updated(data, edge_chosen=data.edge_chosen & drawn)
 
 
 @dataclass(frozen=True)
@@ -169,11 +167,12 @@ class PeerWeights(Weigher):
         mixed = buffers_width(data.x, self.buffers)
         if metric is not None:
             data = env.plane.charge(data, sender[looked], metric.payload(data))
+        specs = data.x.specs
         for merged in (False, True):
             some = looked & ((data.edge_weight != 0) == merged)
             for stack, where in env.plane.kinds(data.x, sender[some]):
                 statistics = mixed if metric is None else metric.statistics(data, stack)
-                beyond = max(width(data, scored, stack) - merged * width(data, self.part, stack), 0)
+                beyond = max(specs[stack].width(scored) - merged * specs[stack].width(self.part), 0)
                 beyond += max(statistics - merged * mixed, 0)
                 if beyond:
                     data = env.plane.charge(data, sender[some][where], beyond, at=receiver[some][where])

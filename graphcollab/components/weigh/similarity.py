@@ -119,7 +119,7 @@ class CosineUpdates(Similarity):
 
     def payload(self, data: Data) -> int:
         """A model reveals its change since the common start, but not the last one."""
-        return width(data, self.part) if self.alpha > 0 else 0
+        return data.x.specs[0].width(self.part) if self.alpha > 0 else 0
 
     def scores(self, data: Data, env: Env, edge_index: Tensor) -> Tensor:
         total = torch.zeros_like(edge_index[0], dtype=torch.float64)
@@ -220,7 +220,7 @@ class InverseLoss(Similarity):
 
     def statistics(self, data: Data, stack: int) -> int:
         own = self._own_statistics(data) and "buffers" in data.x.specs[stack].parts
-        return width(data, "buffers", stack) if own else 0
+        return data.x.specs[stack].width("buffers") if own else 0
 
     def _own_statistics(self, data: Data) -> bool:
         return self.buffers == "average" or len(data.x.specs) > 1
@@ -263,12 +263,6 @@ def as_similarity(metric: str | Similarity, part: str = "all") -> Similarity:
         "inverse_distance": DistanceKernel("inverse", part),
     }
     return look_up("similarity", metric, named)
-
-
-def width(data: Data, part: str, stack: int = 0) -> int:
-    """Return P_part, the number of columns of a part of the models of an architecture."""
-    columns = data.x.specs[stack].columns(part)
-    return int(columns.stop - columns.start)
 
 
 def _median(values: Tensor, receiver: Tensor, count: int) -> Tensor:

@@ -22,7 +22,6 @@ from graphcollab.components.env import Env
 from graphcollab.components.slots import Weigher
 from graphcollab.engine import SGD, Engine, LocalSteps, Rows
 from graphcollab.engine.optimizer import RowOptimizer
-from graphcollab.engine.stack import Stacks
 
 _TRIAL_STREAM = 114
 WORST = -1e300  # finite, so that differences are numbers
@@ -139,9 +138,9 @@ class TrialMixtures(Weigher):
                 models = data.x.tensors[s][beside(own, sent.rows)]
                 heard, share = pick(sent.rows, sent.place(sender[take])), beside(p[take, None], sent.rows)
                 models[:, columns] = torch.lerp(models[:, columns], heard, share)
-                mixed = Rows(_only(data.x, s, models), receiver[take], torch.arange(len(take)))
+                mixed = Rows(data.x.only(s, models), receiver[take], torch.arange(len(take)))
                 fitted = engine.fit(mixed, steps, seed=seed, round_=data.round)
-                rows = replace(mixed, source=_only(data.x, s, fitted.models.tensors[0]))
+                rows = replace(mixed, source=data.x.only(s, fitted.models.tensors[0]))
                 out[beside(take, out)] = self._scores(engine, rows).masked_fill(fitted.outcome()[1] >= 0, WORST)
         return out
 
@@ -154,10 +153,3 @@ class TrialMixtures(Weigher):
             score = accuracy.leaving_out(engine.ignored)(*judged) if classes else -engine.losses_of(chunk).double()
             out[beside(chunk.rows, out)] = score.nan_to_num(nan=WORST, neginf=WORST)
         return out
-
-
-def _only(models: Stacks, stack: int, tensor: Tensor) -> Stacks:
-    """Return stacks that contain only the rows [R, columns] of one architecture."""
-    tensors = [tensor if s == stack else t[:0] for s, t in enumerate(models.tensors)]
-    rows = torch.arange(len(tensor))
-    return Stacks(models.specs, tuple(tensors), tuple(rows if s == stack else rows[:0] for s in range(len(tensors))))
