@@ -77,9 +77,11 @@ def attention(weigh: ChannelAttention, data: Data, env: Env) -> dict[str, Tensor
             logit = logit.masked_fill(data.edge_index[0] == receiver, 0)
             parts.append(scatter(logit, receiver, dim_size=data.num_nodes))
     total, norm = torch.stack(parts).sum(0), code[: data.x.num_nodes].norm(dim=1).cpu()
-    found = {"code_norm": env.plane.from_local(norm, data.num_nodes)}
+    found = {"code_norm": env.plane.from_local(norm)}
     found |= {f"layer_share/{name}": part / total for name, part in zip(layers, parts, strict=True)}
-    found = {name: env.plane.publish(value.cpu().double()) for name, value in found.items()}
+    found = {
+        name: env.plane.all_gather(env.plane.local_values(value.cpu().double()))[0] for name, value in found.items()
+    }
     if "mixer_forces" in data:
         gradient, decay = data.mixer_forces.cpu().double()
         found |= {"force/gradient": gradient, "force/decay": decay}

@@ -56,7 +56,9 @@ class WatchMerging(Callback):
         found = score_rows(env.engine, Rows.own(data.x, nodes), "val", as_metric(env.engine.tasks.metric))
         for what, value in zip(("loss", "metric"), found, strict=True):
             name = f"val_{what}_{when}"
-            self.now[name] = env.plane.publish(self.now[name].index_copy(0, nodes.cpu(), value.cpu()))
+            (self.now[name],) = env.plane.all_gather(
+                env.plane.local_values(self.now[name].index_copy(0, nodes.cpu(), value.cpu()))
+            )
 
 
 class WatchDeaths(Callback):

@@ -73,7 +73,7 @@ def controlled(count: int) -> dict[str, float]:
     weights = torch.rand(len(receiver))
     verbs: dict[str, Callable[[], object]] = {
         "a word": transport.status,
-        "told by all nodes": lambda: transport.all_gather_nodes(transport.local_values(values)),
+        "told by all nodes": lambda: transport.all_gather(transport.local_values(values)),
         "told of all edges": lambda: transport.broadcast(weights, receiver),
     }
     found = {}

@@ -13,7 +13,7 @@ from graphcollab.analysis.metrics.scores import judging
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.losses import objective_of
 from graphcollab.engine.objective import Context
-from graphcollab.train.start import plane_of
+from graphcollab.train.start import all_gather
 
 ADDED = 0.5  # samples added to each class
 
@@ -46,7 +46,7 @@ def constants(
             weight = None if weight is None else weight[None]
             for m, metric in enumerate(metrics if len(targets) else ()):
                 scores[m, h, node] = judging(metric, loss)(outputs[None], targets[None], weight=weight)[0]
-    every = plane_of(tasks).publish(torch.cat([losses[:, None], scores.movedim(-1, 0).flatten(1)], 1))
+    every = all_gather(torch.cat([losses[:, None], scores.movedim(-1, 0).flatten(1)], 1), tasks)
     return every[:, 0], every[:, 1:].T.reshape(scores.shape)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from graphcollab.data._pairs import class_labels
 from graphcollab.data.losses import predicted_by
 from graphcollab.data.tasks import Tasks
-from graphcollab.train.start import plane_of
+from graphcollab.train.start import all_gather
 
 LEAST = 5  # samples with another than the most frequent target, below which nothing is claimed about a site
 
@@ -23,7 +23,7 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     """
     if predicted_by(tasks.loss) == "times":
         ended = tasks.pools[tasks.splits[split].pool].targets[:, 1].cpu() > 0
-        return plane_of(tasks).publish(tasks.splits[split].totals(ended.double()))
+        return all_gather(tasks.splits[split].totals(ended.double()), tasks)
     if tasks.classes is not None and int(tasks.classes.any(0).sum()) != 2:
         return None
     held = tasks.splits[split]
@@ -34,7 +34,7 @@ def rarer_held(tasks: Tasks, split: str = "test") -> Tensor | None:
     odd = torch.tensor(known is None) | ((labels != low) & (labels != high)).any()
     counts = [held.totals((labels == one).double()) for one in (low, high)]
     own = torch.stack([low, high, odd.double()]).double().expand(tasks.num_nodes, -1)
-    low, high, odd, lows, highs = plane_of(tasks).publish(torch.cat([own, torch.stack(counts, 1)], 1)).T
+    low, high, odd, lows, highs = all_gather(torch.cat([own, torch.stack(counts, 1)], 1), tasks).T
     least, most = low.min(), high.max()
     several = ((low != least) & (low != most)) | ((high != least) & (high != most))
     if bool((several | odd.bool()).any()) or bool(least == most):
@@ -71,7 +71,7 @@ def groups_held(tasks: Tasks) -> Tensor | None:
     counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():
         counts[node] = len(group.cpu()[held.of(node)].unique())
-    return plane_of(tasks).publish(counts)
+    return all_gather(counts, tasks)
 
 
 def minority_held(tasks: Tasks) -> Tensor:
@@ -87,4 +87,4 @@ def minority_held(tasks: Tasks) -> Tensor:
         other = targets[:, 1] > 0 if predicted_by(tasks.loss) == "times" else kind != many.argmax()
         groups = [pool.group.cpu()[split.of(node)] for split, pool in held if pool.group is not None]
         counts[node] = len(torch.cat(groups)[other].unique()) if groups else int(other.sum())
-    return plane_of(tasks).publish(counts.clamp(max=LEAST))
+    return all_gather(counts.clamp(max=LEAST), tasks)

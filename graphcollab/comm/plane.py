@@ -67,22 +67,14 @@ class Plane(ControlPlane):
         edge_index: Tensor,
         base: Tensor | None = None,
         against: Tensor | None = None,
+        layer: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor] | None = None,
     ) -> Tensor:
-        r"""Return :math:`b_i + \sum_j w_{ij} (x_j - a_i)` at every owned receiver, [k, P]; b and a are 0 by default."""
-        return self.aggregate(partial(_mixed, base=base, against=against), rows, weight, edge_index)
+        r"""Return :math:`b_i + \sum_j w_{ij} (x_j - a_i)` at every owned receiver, [k, P]; b and a are 0 by default.
 
-    def aggregate(
-        self,
-        layer: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
-        rows: Tensor,
-        weight: Tensor,
-        edge_index: Tensor,
-    ) -> Tensor:
-        """Return the output of a layer at owned receivers, given the rows that they receive, [k, P].
-
-        The layer is called with the received rows, [k + r, P], owned rows first, the owned rows [k, P], the edges
-        between the two, and their weights.
+        A ``layer`` computes something else of them: it is called with the received rows, [k + r, P], owned rows first,
+        the owned rows [k, P], the edges between the two, and their weights.
         """
+        layer = layer or partial(_mixed, base=base, against=against)
         if not self.complete:
             there = self.there[edge_index[0]]
             if bool((weight[self.is_local(edge_index[1]) & ~there] != 0).any()):

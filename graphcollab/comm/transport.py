@@ -124,18 +124,15 @@ class Transport:
         """Return the sums of any number of values over all processes, in one meeting."""
         return values
 
-    def all_reduce_disjoint(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return values [K] of all nodes, each process having filled in its own and 0 for others; then sums of counts.
+    def all_gather(self, *values: Tensor, counts: Sequence[Tensor] = (), what: str = NUMBERS) -> tuple[Tensor, ...]:
+        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; then the sums of counts.
 
-        Each process has a part of the counts [K], of any node. ``what`` describes in words what is disclosed to all.
+        Several values travel in one meeting. Each process has a part of the counts [K], nonnegative and of any node.
+        ``what`` describes in words what is disclosed to all.
         """
-        return self.all_reduce(*values, *counts)
+        return *values, *counts
 
-    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
-        """Return the values [K, ...] of all nodes, given those of owned ones, [k, ...]; several in one meeting."""
-        return values
-
-    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_gather_lists(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Return the concatenated values of all processes, [N, ...], given those of this one, [n, ...].
 
         Several values, of any lengths, travel in one meeting. The first holds the node of each entry, [n]: between
@@ -144,8 +141,8 @@ class Transport:
         return values
 
     def all_gather_models(self, *rows: Tensor) -> tuple[Tensor, ...]:
-        """Return models of all processes as `all_gather` does: the only way to give all processes all models."""
-        return self.all_gather(*rows)
+        """Return models of all processes as `all_gather_lists` does: the only way to give all of them all models."""
+        return self.all_gather_lists(*rows)
 
     def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Return what is passed along edges [2, E] to local nodes: the owner of each entry, [N], and values, [N, ...].
@@ -227,8 +224,16 @@ class SharedTransport(Transport):
 
     # ------------------------------------------------------------------------------------------ verbs made of them
 
-    def all_gather_nodes(self, *values: Tensor) -> tuple[Tensor, ...]:
-        return self.placed(values, self.gather(f"{NUMBERS} ({kinds_of(values)})", values, self.owner))
+    def all_gather(self, *values: Tensor, counts: Sequence[Tensor] = (), what: str = NUMBERS) -> tuple[Tensor, ...]:
+        kinds = kinds_of([*values, *(one[None] for one in counts)])
+        told = self.gather(f"{what} ({kinds})", values, self.owner, counts)
+        totals = [torch.zeros_like(one) for one in counts]
+        for process, many in told.items():
+            for total, some in zip(totals, many[len(values) :], strict=True):
+                if not bool((some >= 0).all()):
+                    raise self.wrong(process, "it counts less than nothing")
+                total += some.to(total.device)
+        return *self.placed(values, told), *totals
 
     def placed(self, values: Sequence[Tensor], told: Mapping[int, Sequence[Tensor]]) -> tuple[Tensor, ...]:
         """Return values [K, ...], of the kinds of ``values``, from those that processes have of their own nodes."""
@@ -238,7 +243,7 @@ class SharedTransport(Transport):
                 one[self.owner == process] = some.to(one.device)
         return out
 
-    def all_gather(self, *values: Tensor) -> tuple[Tensor, ...]:
+    def all_gather_lists(self, *values: Tensor) -> tuple[Tensor, ...]:
         told = self.gather(f"{LISTS} ({kinds_of(values)})", values)
         for process, (nodes, *_) in told.items():
             self.require_own(process, nodes)
@@ -294,7 +299,7 @@ class SharedTransport(Transport):
 
     def neighbor_all_gather(self, owner: Tensor, edge_index: Tensor, *values: Tensor) -> tuple[Tensor, ...]:
         """Send to all processes, and keep what local nodes hear."""
-        owner, *found = self.all_gather(owner, *values)
+        owner, *found = self.all_gather_lists(owner, *values)
         heard = torch.isin(owner, self.wanted(edge_index)[self.process])
         return owner[heard], *(one[heard] for one in found)
 

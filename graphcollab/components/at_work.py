@@ -72,7 +72,7 @@ def count_messages(data: Data, env: Env, at_server: Tensor | None = None) -> Dat
         used = crossing_edges(data) & (data.edge_weight != 0) & env.plane.is_local(receiver)
         sent = torch.zeros_like(data.messages_sent).index_add_(0, sender, used.long())
     else:
-        sent = env.plane.zero_remote(2 * at_server.long())
+        sent = env.plane.from_local(env.plane.local_values(2 * at_server.long()), 0)
     return updated(data, messages_sent=data.messages_sent + sent)
 
 

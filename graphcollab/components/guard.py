@@ -14,6 +14,7 @@ from graphcollab._base.checks import issue
 from graphcollab._base.device import beside, pick
 from graphcollab._base.naming import setting
 from graphcollab._base.piece import updated
+from graphcollab.comm.lists import gather_texts
 from graphcollab.components.env import Env, Isolate
 from graphcollab.components.slots import Local
 from graphcollab.engine import NonFiniteLossError, Rows
@@ -70,7 +71,7 @@ def settle_validation(data: Data, losses: Tensor, env: Env) -> Data:
     """Stop at a non-finite validation loss of the mixed models, [K] known to owners, or isolate such nodes."""
     bad = env.plane.local((~torch.isfinite(losses) & ~data.isolated).nonzero().flatten())
     if env.isolate:
-        why = env.plane.gather_texts(dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
+        why = gather_texts(env.plane, dict.fromkeys(bad.tolist(), "its loss was not finite on its validation data"))
         return isolate(data, why) if why else data
     if not len(bad):
         return data
@@ -211,7 +212,7 @@ def find_diverged(
         for name in held:
             good[name] = good[name].where(_mask(data, nodes[sound & fine[name]]), data[name])
     data.good = good
-    return data, env.plane.gather_texts(why)
+    return data, gather_texts(env.plane, why)
 
 
 def _count_raised(data: Data, nodes: Tensor, raised: Tensor) -> tuple[Tensor, Tensor]:
@@ -234,7 +235,7 @@ def initial_bounds(data: Data, env: Env, factor: float, split: str = "train") ->
     first, second = found.unbind(1)
     bound = first.fmax(second) + (factor - 1) * first.abs().fmax(second.abs())
     bound = bound.masked_fill(bound.isnan() | (found == 0).all(1), torch.inf)
-    return env.plane.from_local(bound, data.num_nodes)
+    return env.plane.from_local(bound)
 
 
 def _step(data: Data, env: Env, nodes: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 
 from graphcollab._base.piece import Field, Piece
+from graphcollab.comm.lists import concat_edges
 from graphcollab.comm.plane import Plane
 from graphcollab.engine.stack import Stacks
 
@@ -115,9 +116,9 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
         if field.known_to == "public" or field.kind in ROWS:
             return value
         if field.kind == "relation" and field.name not in SHARED_EDGES:
-            return plane.concat_edges(value.select(plane.is_local(value.edge_index[1])))
+            return concat_edges(plane, value.select(plane.is_local(value.edge_index[1])))
         if field.kind == "per_node":
-            parts.append(value if field.known_to == "parts" else plane.zero_remote(value))
+            parts.append(value if field.known_to == "parts" else _own_or_zero(value, plane))
             return value
         alone = value.values if field.kind == "relation" else value
         edge_index = value.edge_index if field.kind == "relation" else values["edge_index"]
@@ -132,10 +133,13 @@ def tell_all(data: Data, fields: Collection[Field], plane: Plane) -> Data:
         return replace(value, values=next(sums)) if field.kind == "relation" else next(sums)
 
     found = _each(data.to_dict(), fields, part)
-    sums = iter(
-        plane.all_reduce_disjoint("what callbacks are shown: weights, similarities", (), [*parts, torch.zeros(1)])
-    )
+    sums = iter(plane.all_reduce(*parts, torch.zeros(1)))
     return Data(**_each(found, fields, whole))
+
+
+def _own_or_zero(values: Tensor, plane: Plane) -> Tensor:
+    """Return values [K, ...] with 0 for nodes that are not owned, so that a sum over processes is complete."""
+    return plane.from_local(plane.local_values(values), 0)
 
 
 def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
@@ -150,7 +154,7 @@ def keep_own(data: Data, fields: Collection[Field], plane: Plane) -> Data:
         if field.kind == "relation" and field.known_to == "receiver" and field.name not in SHARED_EDGES:
             return value.select(plane.is_local(value.edge_index[1]))
         if field.known_to == "parts":
-            return plane.zero_remote(value)
+            return _own_or_zero(value, plane)
         return own(value) if field.kind in ROWS else value
 
     return data if plane.alone else Data(**_each(data.to_dict(), fields, kept))

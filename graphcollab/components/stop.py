@@ -65,7 +65,7 @@ class EarlyStopping(Stop):
     def after(self, data: Data, env: Env) -> Data:
         data, better = self._keep_best(data, self._validate(data, env))
         data = updated(data, stale=data.stale.masked_fill(better, 0))
-        stops = env.plane.publish(data.trains & (data.stale >= self.patience))
+        (stops,) = env.plane.all_gather(env.plane.local_values(data.trains & (data.stale >= self.patience)))
         if not bool(stops.any()):
             return data
         x = data.x.where(stops, data.best_x)

@@ -336,7 +336,7 @@ class Method(Playable):
 
     def _learn(self, data: Data, env: Env) -> Data:
         losses, cotangent = env.engine.grad(Rows.own(data.x), "val", part=self.part)
-        losses = env.plane.from_local(losses, data.num_nodes)
+        losses = env.plane.from_local(losses)
         data = updated(settle_validation(data, losses, env), val_loss=losses)
         cotangent = cotangent.masked_fill_(beside(env.plane.local_values(data.isolated)[:, None], cotangent), 0)
         return self.weigh.learn(data, env, self.exchange.weight_gradient(data, env, cotangent))

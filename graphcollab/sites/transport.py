@@ -107,18 +107,6 @@ class Sites(Rounds, SharedTransport):
         sums = Frame({}, told[self.connection.name]).require(*((one.dtype, tuple(one.shape)) for one in values))
         return tuple(total.to(value.device) for total, value in zip(sums.tensors, values, strict=True))
 
-    def all_reduce_disjoint(self, what: str, values: Sequence[Tensor], counts: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Return values [K], those of its own nodes from each site, and sums of counts [K], added up locally."""
-        own = [self.local_values(one) for one in values]
-        told = self.gather(f"{what} ({kinds_of([*own, *(one[None] for one in counts)])})", own, self.owner, counts)
-        totals = [torch.zeros_like(one) for one in counts]
-        for process, many in told.items():
-            for total, some in zip(totals, many[len(values) :], strict=True):
-                if not bool((some >= 0).all()):
-                    raise self.wrong(process, "it counts less than nothing")
-                total += some
-        return *self.placed(values, told), *totals
-
     def all_gather_models(self, *rows: Tensor) -> tuple[Tensor, ...]:
         """Refuse to send a model to all sites: between sites, models go to listeners or into a sum."""
         message = f"{self.party} would tell all sites its model, and models go only to sites that may hear it"

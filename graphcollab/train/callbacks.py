@@ -139,7 +139,8 @@ class WatchMetrics(Callback):
 
     def before_evaluate(self, models: Stacks, env: Env) -> None:
         for split in self.splits:
-            values = env.plane.gather_scores(score_all(env.engine, Rows.own(models), split, self.metrics)[1])
+            own = score_all(env.engine, Rows.own(models), split, self.metrics)[1]  # [M, k]
+            values = env.plane.all_gather(own.T.contiguous())[0].T  # [M, K]
             self.found |= {f"{split}_{one.name}": value for one, value in zip(self.metrics, values, strict=True)}
 
     def values(self) -> Mapping[str, Tensor]:

@@ -64,23 +64,22 @@ def evaluate(method: Method | Phases, data: Data, env: Env, metric: Metric) -> d
     models, tasks = method.models(data, env), env.engine.tasks
     member, _ = membership(data, env)
     judged = unseen = member & ~data.isolated
-    parts = {"train_loss": env.plane.zero_remote(data.train_loss), **{name: data[name] for name in SENT}}
+    own = {"train_loss": env.plane.local_values(data.train_loss)}  # [k] each
     for split in ("val", "test"):
         if int(tasks.sizes(split).sum()) == 0:
             continue
         scored = score_rows(env.engine, Rows.own(models), split, metric)
         for what, value in zip(("loss", "metric"), scored, strict=True):
-            parts[f"{split}_{what}"] = env.plane.zero_remote(env.plane.from_local(value, data.num_nodes))
+            own[f"{split}_{what}"] = value
         unseen = unseen & (tasks.sizes(split) == 0)
     if bool(unseen.any()):
-        loss, own = torch.zeros(len(unseen), dtype=torch.float64), env.plane.local(unseen.nonzero().flatten())
-        loss[own] = score_rows(env.engine, Rows.own(models, own), "train", metric)[0]
-        parts["loss"] = loss
-    known_here = [name for name in parts if name not in SENT]
-    said = "losses and scores of the site, and how much it has sent"
-    told = env.plane.all_reduce_disjoint(said, [parts[name] for name in known_here], [parts[name] for name in SENT])
-    found = dict(zip([*known_here, *SENT], told, strict=True))
-    values = {name: found[name] for name in parts}
+        loss, nodes = torch.zeros(len(unseen), dtype=torch.float64), env.plane.local(unseen.nonzero().flatten())
+        loss[nodes] = score_rows(env.engine, Rows.own(models, nodes), "train", metric)[0]
+        own["loss"] = env.plane.local_values(loss)
+    what = "losses and scores of the site, and how much it has sent"
+    every = env.plane.all_gather(*own.values(), counts=[data[name] for name in SENT], what=what)
+    found = dict(zip([*own, *SENT], every, strict=True))
+    values = {name: found[name] for name in ("train_loss", *SENT, *own)}
     for split, whose in (("val", judged), ("test", judged), ("train", unseen)):
         if (name := f"{split}_loss" if split != "train" else "loss") in values:
             _require_finite(values[name], whose, data, env, split)

@@ -16,6 +16,7 @@ from graphcollab._base.naming import few
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import not_defined
 from graphcollab.analysis.metrics.weight_spread import WeightSpread, weight_spread
+from graphcollab.comm.lists import gather_texts
 from graphcollab.comm.plane import Plane
 from graphcollab.components import Env, Exchanger, Weigher
 from graphcollab.components.at_work import apply_participation, edges_in_use
@@ -58,7 +59,7 @@ def report_divergence(method: Method | Phases, data: Data, env: Env, history: Hi
     far = loss.isfinite() & (loss > bound.fmax(usual)) & ~data.isolated.cpu()
     why = {k: f"{float(loss[k]):.4g}" for k in env.plane.local(far.nonzero().flatten()).tolist()}
     if not env.plane.cross_silo:  # a party that comes back later finds no other party at the end of this run
-        why = env.plane.gather_texts(why)
+        why = gather_texts(env.plane, why)
     if not why:
         return
     names = tuple(history.names[node] for node in why)

@@ -252,3 +252,9 @@ def plane_of(tasks: Tasks) -> Plane:
         return Plane(tasks.num_nodes)
     work = tasks.sizes("train").double()
     return Plane(tasks.num_nodes, meet(tasks.names, lambda: work, None, tasks.elsewhere))
+
+
+def all_gather(values: Tensor, tasks: Tasks) -> Tensor:
+    """Return values [K, ...] of the nodes of all processes, each of which knows those of its own nodes."""
+    plane = plane_of(tasks)
+    return plane.all_gather(plane.local_values(values))[0]

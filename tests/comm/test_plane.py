@@ -5,6 +5,7 @@ import torch
 from torch_geometric.data import Data
 
 from graphcollab.comm import Plane, Relation
+from graphcollab.comm.lists import edges_of_neighbors, gather_texts, merge_edges
 from graphcollab.engine import Rows, Stacks
 from graphcollab.engine.stack import ParamSpec
 from graphcollab.models import MLP
@@ -131,7 +132,7 @@ def test_what_is_known_at_a_receiver_can_be_told():
 
 def test_values_of_nodes_are_gathered(owners):
     values = torch.arange(NODES) * 10
-    _, many, _ = spread(owners, lambda plane: plane.all_gather_nodes(plane.local_values(values)))
+    _, many, _ = spread(owners, lambda plane: plane.all_gather(plane.local_values(values))[0])
     assert all(torch.equal(found, values) for found in many)
 
 
@@ -200,9 +201,7 @@ def test_an_error_in_one_process_is_raised_by_all():
 def test_processes_that_branch_differently_are_found():
     def branch(transport):
         plane = Plane(NODES, transport)
-        return (
-            plane.all_reduce(torch.zeros(1)) if 0 in plane.own else plane.all_gather_nodes(torch.zeros(len(plane.own)))
-        )
+        return plane.all_reduce(torch.zeros(1)) if 0 in plane.own else plane.all_gather(torch.zeros(len(plane.own)))
 
     with raises("state", "processes", "'all_reduce'", "'gather'", kind=RuntimeError):
         in_lockstep(OWNERS["two"], branch)
@@ -217,8 +216,8 @@ def test_edges_found_at_receivers_are_put_together_and_told():
         here = plane.transport.local_mask(relation.edge_index[1])
         here = torch.ones(20, dtype=torch.bool) if here is None else here
         own = Relation(relation.edge_index[:, here], values[here], relation.size)
-        texts = plane.gather_texts({k: f"node {k}" for k in plane.own.tolist()})
-        return plane.merge_edges(own), plane.neighbor_all_gather(own.select(own.values > 0), heard), texts
+        texts = gather_texts(plane, {k: f"node {k}" for k in plane.own.tolist()})
+        return merge_edges(plane, own), edges_of_neighbors(plane, own.select(own.values > 0), heard), texts
 
     _, many, _ = spread(OWNERS["two"], found)
     key = edges[1] * NODES + edges[0]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from graphcollab import Tasks, methods, site
 from graphcollab.comm import Plane, Relation
+from graphcollab.comm.lists import gather_texts, gather_values, merge_edges
 from graphcollab.sites import connected
 from graphcollab.sites.connection import Connection
 from graphcollab.sites.frame import Frame, FrameError
@@ -79,17 +80,17 @@ def play(act: Callable[[Plane], Any], door: type[Door] = Door) -> dict[str, Any]
 
 
 def texts(plane: Plane, mine: list[int]) -> object:
-    return plane.gather_texts({node: f"{node} has diverged" for node in mine})
+    return gather_texts(plane, {node: f"{node} has diverged" for node in mine})
 
 
 def together(plane: Plane, mine: list[int]) -> object:
     edges = torch.tensor([[(node + 1) % 4 for node in mine], mine])
-    return plane.merge_edges(Relation(edges, torch.ones(len(mine)), (4, 4))).edge_index.tolist()
+    return merge_edges(plane, Relation(edges, torch.ones(len(mine)), (4, 4))).edge_index.tolist()
 
 
 def collect(plane: Plane, mine: list[int]) -> object:
     nodes = torch.tensor(mine)
-    return plane.collect(nodes.double(), nodes, torch.arange(4)).tolist()
+    return gather_values(plane, nodes.double(), nodes, torch.arange(4)).tolist()
 
 
 FOUND = {

@@ -140,7 +140,7 @@ def test_a_leak_would_be_found(monkeypatch):
     """DAC's memory, told to everybody as it was once."""
 
     def digest(self, data, env):
-        env.plane.transport.all_gather(data.memory.edge_index[1], data.memory.values)
+        env.plane.transport.all_gather_lists(data.memory.edge_index[1], data.memory.values)
         return inner(self, data, env)
 
     inner = AdaptivePeers.digest

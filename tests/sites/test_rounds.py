@@ -112,7 +112,7 @@ class Small:
 
     def look(self) -> None:
         """Evaluate it."""
-        found = self.sites.all_gather_nodes(torch.tensor([self.value]))[0]
+        found = self.sites.all_gather(torch.tensor([self.value]))[0]
         assert found[self.sites.nodes].item() == self.value
         there = [name in self.connection.present for name in NAMES]
         assert found.isnan().tolist() == [not one for one in there]

@@ -26,11 +26,11 @@ CHANGES: dict[str, Callable[[torch.Tensor], list[torch.Tensor]]] = {
 
 
 def gather(sites: Sites) -> tuple[torch.Tensor, ...]:
-    return sites.all_gather_nodes(torch.ones(len(sites.nodes), 3))
+    return sites.all_gather(torch.ones(len(sites.nodes), 3))
 
 
 def concat(sites: Sites) -> tuple[torch.Tensor, ...]:
-    return sites.all_gather(sites.nodes, torch.ones(len(sites.nodes), 3))[1:]
+    return sites.all_gather_lists(sites.nodes, torch.ones(len(sites.nodes), 3))[1:]
 
 
 def tell(sites: Sites) -> tuple[torch.Tensor, ...]:

@@ -150,7 +150,7 @@ class Hoard(Formula):
     keeps: ClassVar[tuple[Field, ...]] = (Field("hoard", "rows", "models of all", "phase", "owner"),)
 
     def weights(self, data, env):
-        data.hoard = env.plane.all_gather_nodes(data.x.part("all"))
+        data.hoard = (env.plane.all_gather(data.x.part("all")))[0]
         return torch.full_like(data.edge_weight, 1 / 6)
 
 

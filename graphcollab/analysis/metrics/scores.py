@@ -145,7 +145,8 @@ def score_nodes(
         refuse_metric(metric, tasks, split)
     loss, values = score_all(engine, Rows.own(models), split, metrics)
     if plane is not None:
-        loss, values = plane.gather_scores(loss), plane.gather_scores(values)
+        loss, by_node = plane.all_gather(loss, values.T.contiguous())
+        values = by_node.T  # [M, K]
     if joined is not None:
         loss, values = (scored.masked_fill(~joined, torch.nan) for scored in (loss, values))
     by_name = {metric.name: value for metric, value in zip(metrics, values, strict=True)}

@@ -151,7 +151,7 @@ class Exchange(Exchanger):
         gradient = env.plane.products(cotangent, term(sent, env, self.message, self.part), data.edge_index)
         if self.against is not None:
             own = (cotangent * term(sent, env, self.against, self.part)).sum(1).cpu()
-            gradient = gradient - env.plane.from_local(own, data.num_nodes)[data.edge_index[1]]
+            gradient = gradient - env.plane.from_local(own)[data.edge_index[1]]
         gradient = gradient if self.scale == 1 else self.scale * gradient
         given = updated(data, edge_weight=data.edge_weight.detach().requires_grad_())
         with torch.enable_grad():

@@ -147,7 +147,7 @@ class Layer(Exchanger):
 
     def _mixed(self, data: Data, env: Env, weight: Tensor) -> Tensor:
         rows = term(data, env, self.message, self.part)
-        mixed = env.plane.aggregate(partial(call_layer, self.layer), rows, weight, data.edge_index)
+        mixed = env.plane.mix(rows, weight, data.edge_index, layer=partial(call_layer, self.layer))
         return mixed if self.base == "zero" else mixed + term(data, env, self.base, self.part)
 
 

@@ -108,7 +108,7 @@ class Fit(LocalSteps, Local):
         data = updated(data, bad_step=torch.full_like(data.node_id, -1))
         if len(nodes):
             data = self._fit(data, env, nodes)
-        elif not env.plane.alone:
+        else:
             data.x = data.x.clone()  # new models in all processes, or in none: rows that traveled are identified by it
         return data
 

@@ -14,6 +14,7 @@ from torch_geometric.utils import scatter
 from graphcollab._base.errors import MissingError
 from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Positive, Share
+from graphcollab.comm.lists import edges_of_neighbors
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
 from graphcollab.components.rewire.draw import Candidates
@@ -87,7 +88,8 @@ class AdaptivePeers(PeerSampler):
             )
         met, rank, told = data.scores, Candidates.of(data).rank, None
         if self.two_step is not None:
-            told = env.plane.neighbor_all_gather(shared_entries(data.memory, self.share, self.tells), data.edge_index)
+            own = shared_entries(data.memory, self.share, self.tells)
+            told = edges_of_neighbors(env.plane, own, data.edge_index)
             entries = torch.bincount(told.edge_index[1], minlength=data.num_nodes)
             sender, receiver = met.edge_index
             data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)

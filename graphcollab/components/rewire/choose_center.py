@@ -195,7 +195,7 @@ class ChooseCenter(Rewiring):
     ) -> Tensor:
         """Return every node's best center, [K], in its own group; choices are published, losses are not."""
         losses = center_losses(data, env, centers, round_, self.samples, first, count)
-        told = env.plane.all_gather_nodes(losses.argmin(1))  # -1 for absent nodes, and whatever others send
+        (told,) = env.plane.all_gather(losses.argmin(1))  # -1 for absent nodes, and whatever others send
         return told.clamp(0, losses.shape[1] - 1)
 
     def _users(self, data: Data, place: Tensor, groups: int) -> Tensor:

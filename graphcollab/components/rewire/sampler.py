@@ -15,6 +15,7 @@ from graphcollab._base.errors import MissingError, TooFewError
 from graphcollab._base.keyed import keyed_uniform
 from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Fraction, NonNegative
+from graphcollab.comm.lists import merge_edges
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
 from graphcollab.components.rewire.draw import Candidates, draw_peers
@@ -108,7 +109,7 @@ class PeerSampler(Rewiring):
     def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
         """Return the graph with the edges drawn by local receivers, and at most one field of theirs, [E]."""
         size = (data.num_nodes, data.num_nodes)
-        edges = env.plane.merge_edges(Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
+        edges = merge_edges(env.plane, Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
         return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))
 
     def candidates(self, data: Data, env: Env) -> Candidates:

@@ -13,6 +13,7 @@ from torch_geometric.data import Data
 from graphcollab._base.errors import ConflictError, InvalidValueError, TooFewError, TooManyError
 from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Positive, Real, Seed
+from graphcollab.comm.lists import gather_values
 from graphcollab.components.allowed import components, require_both_ways, without_the_alone
 from graphcollab.components.env import Env
 from graphcollab.components.rewire.sampler import connect
@@ -158,7 +159,7 @@ class TaskPeers(Rewiring):
                 _refuse_samples(env.engine.tasks, own, found)
             most = self._most(found.shape[1], env)
             found = nn.functional.pad(found, (0, 0, 0, most - found.shape[1]), value=torch.nan)
-            centers = env.plane.collect(found, own, nodes)
+            centers = gather_values(env.plane, found, own, nodes)
             state = self.encoder.state_dict().values() if isinstance(self.encoder, nn.Module) else ()
             down = sum(tensor.numel() for tensor in state if tensor.is_floating_point())
             floats = (~centers.isnan()).flatten(1).sum(1).cpu() + down
@@ -178,7 +179,7 @@ class TaskPeers(Rewiring):
         tasks = env.engine.tasks
         samples = int(tasks.sizes("train").max())  # a sample is in one cluster
         limit = samples if self.centers is None else min(self.centers, samples)
-        told = env.plane.publish(torch.full((tasks.num_nodes,), here))
+        (told,) = env.plane.all_gather(env.plane.local_values(torch.full((tasks.num_nodes,), here)))
         if len(more := (told > limit).nonzero().flatten()):
             node = int(more[0])
             raise TooManyError(

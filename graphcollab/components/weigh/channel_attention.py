@@ -217,7 +217,7 @@ class ChannelAttention(Weigher):
             gradient = gradient.masked_fill(~data.serves[data.edge_index[1]], 0)
         if self.scale == "mean":
             gradient = gradient / at_work[data.edge_index[1]].clamp(min=1)
-        known = slice(None) if env.plane.alone else env.plane.is_local(data.edge_index[1])
+        known = env.plane.is_local(data.edge_index[1])
         losses = torch.zeros(2, data.mixer.num_groups, dtype=torch.float64)
         if data.mixer.gate is not None:
             losses = losses_of_groups(data, group, env.plane.local(members))

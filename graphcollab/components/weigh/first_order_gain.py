@@ -100,7 +100,7 @@ class FirstOrderGain(Weigher):
             halo = env.plane.halo_exchange(data.x.part(self.part), edge_index)
             distance = halo.put(_manhattan(own, halo.rows, halo.edge_index), edge_index.shape[1])
         length = torch.linalg.vector_norm(own, 2 if self.norm == "l2" else 1, dim=1, dtype=torch.float64)
-        length = env.plane.from_local(length.cpu(), data.num_nodes)[receiver]
+        length = env.plane.from_local(length.cpu())[receiver]
         apart = distance > ROUNDING * torch.finfo(own.dtype).eps * length
         fall = before.double() - after.double()
         gain = fall / distance

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -20,6 +21,7 @@ from graphcollab.components.rewire.two_stages import NeighborBag
 from graphcollab.components.slots import Weigher
 from graphcollab.components.weigh.formulas import Formula, SampleCounts
 from graphcollab.components.weigh.similarity import Similarity
+from graphcollab.engine.stack import Stacks
 from graphcollab.transforms import GMMNeighborAugmentation
 from graphcollab.transforms._edges import edge_keys, neighbor_rank, select_edges
 
@@ -170,10 +172,22 @@ class PeerWeights(Weigher):
         specs = data.x.specs
         for merged in (False, True):
             some = looked & ((data.edge_weight != 0) == merged)
-            for stack, where in env.plane.kinds(data.x, sender[some]):
+            for stack, where in _by_architecture(data.x, sender[some], env.plane.kind):
                 statistics = mixed if metric is None else metric.statistics(data, stack)
                 beyond = max(specs[stack].width(scored) - merged * specs[stack].width(self.part), 0)
                 beyond += max(statistics - merged * mixed, 0)
                 if beyond:
                     data = env.plane.charge(data, sender[some][where], beyond, at=receiver[some][where])
         return data
+
+
+def _by_architecture(models: Stacks, nodes: Tensor, kind: Tensor | None) -> Iterator[tuple[int, Tensor]]:
+    """Yield every architecture among the nodes, whoever owns them, and which of them have it, [m].
+
+    ``kind`` [K] is the architecture of every node, known where models of only some nodes are.
+    """
+    if kind is None:
+        yield from ((stack, where) for stack, where, _ in models.locate(nodes))
+        return
+    for stack in range(len(models.specs)):
+        yield stack, (kind[nodes] == stack).nonzero().flatten()

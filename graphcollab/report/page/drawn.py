@@ -181,7 +181,7 @@ def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
 def _between_parties(result: Result) -> bool:
     """Return whether nodes belong to several independent parties, rather than to the processes of one party."""
     plane = result.env.plane
-    return not plane.alone and sum(plane.all_gather_object(plane.is_main)) > 1
+    return sum(plane.all_gather_object(plane.is_main)) > 1
 
 
 def _bins(result: Result) -> Tensor:
