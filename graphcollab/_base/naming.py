@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import operator
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, TypeAlias, TypeVar
 
@@ -40,55 +40,39 @@ def find_node(node: Node, names: Sequence[str], what: str = "node") -> int:
     An UnknownError suggests the most similar names. If not all names are numbers, a number that is the name of one node
     and the position of another raises an AmbiguousError.
     """
+    return find_nodes([node], names, what)[0]
+
+
+def find_nodes(nodes: Iterable[Node], names: Sequence[str], what: str = "node") -> list[int]:
+    """Return the positions of several nodes; see `find_node`."""
+    place, are_numbers = {name: k for k, name in enumerate(names)}, numbered(names)
+    return [_find(node, names, place, are_numbers, what) for node in nodes]
+
+
+def _find(node: Node, names: Sequence[str], place: Mapping[str, int], are_numbers: bool, what: str) -> int:
     if isinstance(node, str):
-        if node in names:
-            return names.index(node)
+        if node in place:
+            return place[node]
         hint = f"{near}The" if (near := close(node, names)) else "the"
         raise UnknownError(what, f"there is no {what} {node!r}; {hint} {what}s are {_listed(names)}")
-    try:
-        position = operator.index(node)
-    except TypeError:
-        position = None
-    if position is None or isinstance(node, bool):
-        shown = repr(node)
-        shown = shown if len(shown) <= LONG and "\n" not in shown else f"{shown.splitlines()[0][:LONG]}…"
+    if isinstance(node, bool) or not hasattr(node, "__index__"):
+        shown = (repr(node).splitlines() or [""])[0][:LONG]
         raise InvalidTypeError(
             what, f"a {what} is given by its name or its position, got {shown} (a {type(node).__name__})"
         )
-    if numbered(names):
-        if str(position) in names:
-            return names.index(str(position))
-        raise UnknownError(
-            what,
-            f"there is no {what} {position}; the {what}s are {_listed(names)} (where names are numbers, a number is a "
-            "name and no position)",
-        )
-    if str(position) in names and names.index(str(position)) != position:
-        raise AmbiguousError(
-            what,
-            f"{position} may be the name of a {what} or a position: give the name as text, {str(position)!r}"
-            + (f", or for the {what} at that position {names[position]!r}" if 0 <= position < len(names) else ""),
-        )
-    if not 0 <= position < len(names):
+    position = operator.index(node)
+    named = place.get(str(position), -1 if are_numbers else position)
+    if named < 0 and are_numbers:
+        text = f"there is no {what} {position}; the {what}s are {_listed(names)}"
+        raise UnknownError(what, f"{text} (where all names are numbers, a number is a name and no position)")
+    if named != position and not are_numbers:
+        text = f"{position} may be the name of a {what} or a position: give a name as text, {str(position)!r}"
+        raise AmbiguousError(what, text + (f" or {names[position]!r}" if 0 <= position < len(names) else ""))
+    if not 0 <= named < len(names):
         raise RangeError(
             what, f"there is no {what} {position}; the {len(names)} {what}s are counted from 0: {_listed(names)}"
         )
-    return position
-
-
-def find_nodes(nodes: Iterable[Node], names: Sequence[str]) -> list[int]:
-    """Return the positions of several nodes; see `find_node`."""
-    place, are_numbers = {name: k for k, name in enumerate(names)}, numbered(names)
-
-    def find(node: Node) -> int:
-        name = str(node) if type(node) is int and are_numbers else node
-        if isinstance(name, str) and name in place:
-            return place[name]
-        if type(node) is int and not are_numbers and 0 <= node < len(names) and place.get(str(node), node) == node:
-            return node
-        return find_node(node, names)  # raises the specific error
-
-    return [find(node) for node in nodes]
+    return named
 
 
 def numbered(names: Sequence[str]) -> bool:
