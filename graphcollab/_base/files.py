@@ -58,9 +58,7 @@ def write_csv(path: str | Path, header: Sequence[str], rows: Iterable[Sequence[o
     """Write a table as CSV, completely or not at all; a FormatError refuses file names of workbooks."""
     if Path(path).suffix.lower() in (".xlsx", ".xls", ".ods"):
         raise FormatError(
-            f"file {path}",
-            f"a file of text with commas is written, and {Path(path).name!r} is the name of a workbook: give a name "
-            "that ends in .csv, which spreadsheets open, too",
+            f"file {path}", f"expected the name of a CSV file, got {Path(path).name!r}: give a name that ends in .csv"
         )
     return write_whole(path, csv_text(header, rows).encode())
 

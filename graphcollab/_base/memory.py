@@ -74,8 +74,8 @@ def address(values: Tensor) -> int:
     if (not place and values.numel()) or values.is_neg():
         raise InvalidValueError(
             "values",
-            f"expected a plain tensor, got a {type(values).__name__} ({values.layout}, {values.device}) without memory "
-            "of its own: convert it to a torch.Tensor first, and call outside of torch.vmap and torch.func",
+            f"expected a tensor with memory of its own, got a {type(values).__name__} ({values.layout}, "
+            f"{values.device}): call outside of torch.vmap and torch.func",
         )
     return place
 

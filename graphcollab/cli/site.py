@@ -24,9 +24,7 @@ def play_site(asked: dict[str, Any]) -> None:
     method = get_method(asked["method"])(**only_values(asked["method"], asked["set"]))
     if not asked["dry_run"] and CONNECTION.get() is None:
         raise StateError(
-            "dry_run",
-            f"{name} is not connected to other sites: rehearse by --dry-run; in a job, FLARE starts a script with the "
-            "same settings (docs/command_line.md)",
+            "dry_run", f"{name} is not connected to other sites: rehearse by --dry-run, or see docs/command_line.md"
         )
     dry_run = (asked["others"] or True) if asked["dry_run"] else False
     here = site(name, data, listeners=asked["listeners"], dry_run=dry_run, **changed(Columns, asked))

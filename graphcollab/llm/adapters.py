@@ -119,9 +119,8 @@ def _require_base(model: Any, told: dict[str, Any], folder: Path) -> None:
     if found != told["base"]:
         raise MismatchError(
             "base",
-            f"the adapters in {folder} were trained over a base with the checksum {told['base'][:16]}… "
-            f"({told['class']}{', ' + told['name'] if told['name'] else ''}), and that of the {type(model).__name__} "
-            f"given is {found[:16]}…: give the same base",
+            f"the adapters in {folder} were trained over {told['class']} {told['name']} with checksum "
+            f"{told['base'][:16]}…, got {type(model).__name__} with {found[:16]}…: give the same base",
         )
 
 
@@ -166,9 +165,7 @@ def _about(module: LanguageModel) -> dict[str, Any]:
 def _read_about(folder: Path) -> dict[str, Any]:
     if not (folder / MANIFEST).is_file():
         raise MissingFileError(
-            f"folder {folder}",
-            f"expected a node's folder that save_adapters has written, and {folder} has no {MANIFEST} (adapters from "
-            "elsewhere: give PeftModel.from_pretrained(base, folder, is_trainable=True) to LanguageModel)",
+            f"folder {folder}", f"expected a node's folder written by save_adapters, and {folder} has no {MANIFEST}"
         )
     told, _ = verify(folder, KIND, VERSION)
     known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None, "drawn": list}

@@ -45,8 +45,7 @@ def kind_of(base: nn.Module) -> Literal["causal", "classification"]:
             return kind  # type: ignore[return-value]
     raise InvalidTypeError(
         "model",
-        f"expected a model of transformers for next tokens (AutoModelForCausalLM) or for classes of texts "
-        f"(AutoModelForSequenceClassification), got {type(base).__name__}",
+        f"expected an AutoModelForCausalLM or AutoModelForSequenceClassification, got {type(base).__name__}",
     )
 
 
@@ -60,8 +59,7 @@ def require_causal(base: Any) -> None:
         one, other = base(input_ids=pairs, use_cache=False).logits[:, 0]
     base.train(training)
     if float((one - other).abs().max()) > 1e-4 * float(one.abs().max()):  # more than rounding
-        switch = hasattr(base.config, "is_decoder")
-        cure = ", or set is_decoder=True in its configuration" if switch else ", such as one of GPT-2's or Llama's kind"
+        cure = " or set is_decoder=True in its configuration" * hasattr(base.config, "is_decoder")
         raise UnsupportedError(
             "model", f"{type(base).__name__} sees the tokens that it is to predict: give a causal model{cure}"
         )
@@ -79,8 +77,7 @@ def require_padding(base: Any) -> None:
     if not 0 <= padding < known:
         raise RangeError(
             "pad_token_id",
-            f"the padding token of {type(base).__name__}, {padding}, is outside of its vocabulary of {known}: call "
-            "model.resize_token_embeddings(len(tokenizer)) first",
+            f"expected a token below {known}, got {padding}: call model.resize_token_embeddings(len(tokenizer)) first",
         )
 
 

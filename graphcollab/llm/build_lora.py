@@ -100,12 +100,10 @@ def read_base(base: Any, classes: int | None = None) -> Any:
         return model
     if isinstance(base, LanguageModel) or hasattr(base, "peft_config"):
         raise ConflictError(
-            "model",
-            "the base has adapters already: give a peft.PeftModel to graphcollab.llm.LanguageModel(model), or the base "
-            "without them here",
+            "model", "the base has adapters already: give it to graphcollab.llm.LanguageModel, or the base without them"
         )
     if kind_of(base) == "classification" and classes not in (None, base.config.num_labels):
         raise ConflictError(
-            "classes", f"classes={classes}, and the model given has {base.config.num_labels}: leave classes= out"
+            "classes", f"the model has {base.config.num_labels} classes, got classes={classes}: leave it out"
         )
     return base

@@ -112,8 +112,7 @@ class LanguageModel(nn.Module):
         if 0 < self.longest < longest:
             raise TooManyError(
                 "context",
-                f"blocks have {longest} tokens and the model reads {self.longest} at most: make the tasks with "
-                f"context={self.longest}",
+                f"the model reads {self.longest} tokens at most, got {longest}: give the tasks context={self.longest}",
             )
         largest = max(int(pool.inputs.max()) for pool in tasks.pools.values() if len(pool))
         if largest >= self.vocabulary:
@@ -157,8 +156,7 @@ def _base_of(model: Any) -> Any:
     if len(several := model.active_adapters) > 1:
         raise AmbiguousError(
             "model",
-            f"a node has one adapter, and {' and '.join(map(repr, several))} are active: choose one by "
-            f"model.set_adapter({several[0]!r})",
+            f"expected one adapter, and {' and '.join(map(repr, several))} are active: call model.set_adapter(name)",
         )
     return model.get_base_model()
 
@@ -186,8 +184,7 @@ def _parts(model: LanguageModel, share: Share) -> dict[str, list[str]]:
         if others or not first:
             raise ConflictError(
                 "share",
-                f"share={share!r} needs adapters of matrices A and B alone, and {(others or adapters)[0]!r} is "
-                "trained: give share='both'",
+                f"share={share!r} is of matrices A and B, got {(others or adapters)[0]!r}: give share='both'",
             )
         parts = {"lora": first if share == "A" else second, "head": head}
         if share == "A":

@@ -23,23 +23,19 @@ def _refuse(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     if outputs.dim() != 1:
         raise ShapeError(
             "outputs",
-            f"token_loss needs the loss of every block, [B], as a LanguageModel has it, and {model} returns outputs "
-            f"of shape {list(outputs.shape)}: make the model by graphcollab.llm.build_lora",
+            f"token_loss expects losses of blocks, [B], got {list(outputs.shape)} of {model}: give a LanguageModel",
         )
     if bool(outputs.isnan().any()):
         raise InvalidValueError(
             f"split {split!r}",
-            f"{model} has no loss for blocks of split {split!r}: a token follows padding (-1 is for the end of a "
-            "block), or the model puts out NaN",
+            f"{model} has no loss for blocks of split {split!r}: a token follows padding (-1), or outputs are NaN",
         )
 
 
 def _refuse_metric(name: str) -> None:
     if name != "mae":  # since targets are zeros, this is the loss itself
         raise ConflictError(
-            "metric",
-            f"metric={name!r} compares outputs with targets, and with token_loss outputs are losses of blocks: give "
-            "metric=graphcollab.llm.perplexity",
+            "metric", f"with token_loss outputs are losses, got metric={name!r}: give metric=graphcollab.llm.perplexity"
         )
 
 
@@ -83,9 +79,7 @@ def require_tokens(tasks: Tasks) -> None:
     """Check that tasks are judged per token: the loss is over tokens, and blocks of unequal counts have weights."""
     if isinstance(tasks.loss, str):
         raise ConflictError(
-            "loss",
-            f"loss={tasks.loss!r} compares outputs with targets, and what a model for next tokens puts out are losses "
-            "of blocks: give loss=graphcollab.llm.token_loss and metric=graphcollab.llm.perplexity",
+            "loss", f"outputs are losses of blocks, got loss={tasks.loss!r}: give loss=graphcollab.llm.token_loss"
         )
     for name, split in tasks.splits.items():
         pool = tasks.pools[split.pool]
@@ -97,6 +91,5 @@ def require_tokens(tasks: Tasks) -> None:
             raise MissingError(
                 "weight",
                 f"blocks of split {name!r} have {int(counts.min())} to {int(counts.max())} predicted tokens and no "
-                "weights, so losses would be means over blocks, not over tokens: give weight=(x[:, 1:] >= 0).sum(1), "
-                "or weight=torch.ones(len(x)) if that is meant",
+                "weights: give weight=(x[:, 1:] >= 0).sum(1)",
             )

@@ -152,8 +152,7 @@ def _arranged(cluster: Tensor | None, count: int) -> tuple[Tensor, Tensor | None
     else:
         raise ShapeError(
             "cluster",
-            f"cluster must be [K] integers or [K, C] bool for K = {count} nodes, "
-            f"got {cluster.dtype} of shape {list(cluster.shape)}",
+            f"expected [{count}] integers or [{count}, C] bool, got {cluster.dtype} of shape {list(cluster.shape)}",
         )
     return order, group[order]
 
