@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,10 @@ import torch
 from torch import Tensor
 
 from graphcollab._base.checks import issue
-from graphcollab._base.errors import EmptyError, InvalidTypeError, MismatchError, TooFewError
+from graphcollab._base.errors import EmptyError, InvalidTypeError, MismatchError
 from graphcollab._base.naming import few
 from graphcollab.data._sites import WORDS, Draw, Sites, find_sites, to_groups
 from graphcollab.data.samples import Split
-
-USES = {"train": "training", "val": "validation", "test": "testing"}
 
 
 @dataclass(frozen=True)
@@ -32,56 +29,28 @@ class Documents:
     words: np.ndarray | None
     copies: Tensor
 
-    @property
-    def repeats(self) -> bool:
-        """Whether a node has a text more than once."""
-        return len(self.copies.unique()) < len(self.copies)
-
-    def node_of(self, place: int) -> str:
-        """Return the name of the node that owns a document."""
-        return self.sites.names[int(self.sites.owner[place])]
-
     def divide(self, draw: Draw, kinds: Tensor | None = None) -> dict[str, Split]:
         """Divide every node's documents into splits, stratified by ``kinds`` [N]; the given order is kept.
 
-        In drawn splits all copies of a text go together; a warning reports texts given for several splits.
+        In drawn splits all copies of a text go together; a warning counts texts given for training and another split.
         """
         together = self.copies
         if self.words is not None:
             together = len(WORDS) * together + torch.tensor([WORDS.index(word) for word in self.words])
-            self._warn_of_shared()
-        try:
-            splits = draw.divide(self.sites, kinds, together)
-        except TooFewError as error:
-            raise TooFewError(
-                "documents",
-                f"{error.subject} has too few different documents to set some aside for validation or testing, all "
-                "copies of one together: divide long ones, such as into paragraphs, give val= and test=, or "
-                "val_fraction=0 and test_fraction=0",
-            ) from error
+            self._warn_of_known()
+        splits = draw.divide(self.sites, kinds, together)
         for name, split in splits.items():
             lists = [split.of(k).sort().values for k in range(split.num_nodes)]
             splits[name] = Split.from_lists(split.pool, lists)
         return splits
 
-    def _warn_of_shared(self) -> None:
-        told, nodes = [], []
-        for one, other in combinations(WORDS, 2):
-            again = self._of(other) & torch.isin(self.copies, self.copies[self._of(one)])
-            if count := int(again.sum()):
-                total = int(self._of(other).sum())
-                told.append(f"{count} of {total} documents for {USES[other]} are for {USES[one]}, too")
-                nodes.append(int(self.sites.owner[again].min()))
-        if told:
-            issue(
-                "quality",
-                "documents",
-                f"{'; '.join(told)}, first at {self.sites.names[min(nodes)]!r}, so models are judged by texts that "
-                "they know: leave such documents out of one of the two",
-            )
-
-    def _of(self, word: str) -> Tensor:
-        return torch.from_numpy(np.asarray(self.words == word, bool))
+    def _warn_of_known(self) -> None:
+        trained = torch.from_numpy(np.asarray(self.words == "train", bool))
+        known = torch.isin(self.copies, self.copies[trained]) & ~trained
+        if count := int(known.sum()):
+            first = self.sites.names[int(self.sites.owner[known].min())]
+            message = f"{count} of {int((~trained).sum())} documents for validation and testing are for training, too"
+            issue("quality", "documents", f"{message}, first at {first!r}: leave them out of one of the two")
 
 
 def gather_documents(given: Mapping[str, Any], labeled: bool) -> Documents:
@@ -107,13 +76,9 @@ def gather_documents(given: Mapping[str, Any], labeled: bool) -> Documents:
 
 def _checked(some: Any, node: str, word: str, labeled: bool) -> list[tuple[str, Any]]:
     subject, who = f"node {node!r}", f"{node} ({word})"
-    if isinstance(some, str | bytes):
-        raise InvalidTypeError(
-            subject, f"{who} is one {type(some).__name__}, and a list of documents is expected: put it into a list"
-        )
+    if isinstance(some, str | bytes) or not some:
+        raise InvalidTypeError(subject, f"{who}: expected a list of documents, got {some!r:.40}")
     pairs = [one if labeled else (one, None) for one in some]
-    if not pairs:
-        raise EmptyError(subject, f"{who} has no documents: leave the node out, or give it some")
     for place, (text, _) in enumerate(pairs):
         if not isinstance(text, str) or not text.strip():
             raise EmptyError(subject, f"{who}: document {place} is {text!r}, expected a text that is not empty")

@@ -15,7 +15,6 @@ from graphcollab._base.errors import (
     InvalidTypeError,
     MismatchError,
     MissingError,
-    RangeError,
     UnknownError,
 )
 from graphcollab._base.settings import Count, Seed, checked
@@ -76,9 +75,9 @@ def text_tasks(
         statistics: Statistics over all texts, if some are held elsewhere.
 
     Raises:
-        TypeError: If documents are not texts, or the tokenizer is none.
-        ValueError: If the tokenizer has no end token; or if a node, which is named, has no documents, too few to
-            divide, or an empty or broken one.
+        TypeError: If documents are no list of texts, or the tokenizer is none.
+        ValueError: If the tokenizer has no end token; or if a node, which is named, has too few documents to divide, or
+            an empty or broken one.
 
     Example:
         >>> from tokenizers import Tokenizer, models, pre_tokenizers
@@ -124,10 +123,9 @@ def _tokens(documents: Documents, tokenizer: Any) -> list[list[int]]:
     found = encode(tokenizer, documents.texts)
     for place, some in enumerate(found):
         if not some:
+            node, text = documents.sites.names[int(documents.sites.owner[place])], documents.texts[place]
             raise EmptyError(
-                f"node {documents.node_of(place)!r}",
-                f"the tokenizer makes no tokens of {documents.texts[place][:40]!r}, a text of "
-                f"{documents.node_of(place)!r}: leave the text out, or give another tokenizer",
+                f"node {node!r}", f"{node!r}: the tokenizer has no tokens for {text[:40]!r}: leave it out"
             )
     return found
 
@@ -191,18 +189,19 @@ def text_classification_tasks(
 
     Raises:
         TypeError: If samples are not texts, or not labeled, or the tokenizer is none.
-        ValueError: If a label is no class, or if a node has no or too few texts, or an empty or broken one.
+        ValueError: If a label is no class, or if a node has too few texts, or an empty or broken one.
     """
     known = None if classes is None else [*classes]
     if known is None and not statistics.alone:
         raise MissingError("classes", "where sites keep their texts, classes= must name all classes, in the same order")
     documents = gather_documents({"train": train, "val": val, "test": test}, labeled=True)
-    kinds = _kinds(documents, known)
+    kinds = _kinds(documents.labels, known)
     given = frozenset(word for word, some in (("val", val), ("test", test)) if some is not None)
     how = Draw(documents.words, val_fraction, test_fraction, True, seed, given)
     divided = documents.divide(how, kinds)
     rows = _padded(encode(tokenizer, documents.texts, whole=False, longest=context), context)
-    pool = Pool(rows, kinds, group=documents.copies if documents.repeats and not given else None)
+    repeated = len(documents.copies.unique()) < len(documents.copies)
+    pool = Pool(rows, kinds, group=documents.copies if repeated and not given else None)
     facts = {"tokenizer": fingerprint(tokenizer), "classes": [*map(str, known or ())]}
     statistics.agree({**facts_of_pool(pool), **facts}, len)
     names, ids = documents.sites.names, documents.sites.node_id
@@ -211,30 +210,19 @@ def text_classification_tasks(
     return statistics.union(tasks, how.may_train(documents.sites))
 
 
-def _kinds(documents: Documents, classes: Sequence[Any] | None) -> Tensor:
+def _kinds(labels: Sequence[Any], classes: Sequence[Any] | None) -> Tensor:
     """Return the labels as numbers from 0, [N]."""
-    labels = documents.labels
     whole, named = ([isinstance(one, kind) and not isinstance(one, bool) for one in labels] for kind in (Integral, str))
     if not all(whole) and not all(named):
         kinds = sorted({type(one).__name__ for one in labels})
         raise InvalidTypeError("labels", f"labels must all be whole numbers or all be names, got {', '.join(kinds)}")
-    if classes is None and all(whole):
-        if min(labels) < 0:
-            raise RangeError(
-                f"node {documents.node_of(labels.index(min(labels)))!r}",
-                f"{documents.node_of(labels.index(min(labels)))!r} has the label {min(labels)}, and whole numbers are "
-                "those of the model's outputs, from 0: name all labels in their order by classes=",
-            )
-        return torch.tensor([int(one) for one in labels])
-    known = sorted({*labels}) if classes is None else classes
-    if len({*known}) != len(known):
-        raise DuplicateError("classes", f"classes must differ from each other, got {known}")
-    if strange := sorted({*labels} - {*known}):
-        raise UnknownError(
-            f"label {strange[0]!r}",
-            f"the label {strange[0]!r} is none of the classes {list(known)}: add it, or correct the label",
-        )
-    place = {name: k for k, name in enumerate(known)}
+    if classes is None:
+        classes = range(max(labels) + 1) if all(whole) else sorted({*labels})
+    if len({*classes}) != len(classes):
+        raise DuplicateError("classes", f"classes must differ from each other, got {classes}")
+    if strange := sorted({*labels} - {*classes}):
+        raise UnknownError(f"label {strange[0]!r}", f"the label {strange[0]!r} is none of the classes {[*classes]}")
+    place = {name: k for k, name in enumerate(classes)}
     return torch.tensor([place[label] for label in labels])
 
 

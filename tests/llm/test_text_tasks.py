@@ -124,7 +124,7 @@ def test_texts_given_for_two_splits_are_warned_of_once():
         "val": {"south": ["dog", TEXTS[0]], "north": ["cat", "cat"]},
         "test": {"south": [TEXTS[1], TEXTS[1]], "north": [TEXTS[4], "cat", "blue"]},
     }
-    with warns("quality", "documents", "1 of 4", "3 of 5", "1 of 5", "'north'") as caught:
+    with warns("quality", "documents", "4 of 9", "'north'") as caught:
         tasks = text_tasks(NODES, WORDS, context=4, **given)
     assert len(caught) == 1
     assert predicted(blocks_of(tasks, "val", 1)) == [*tokens("dog"), *tokens(TEXTS[0])][1:]
@@ -162,7 +162,7 @@ def test_clusters_are_given_by_name():
     ("documents", "error", "wanted"),
     [
         ({"a": "one text"}, TypeError, ("type", "node 'a'")),
-        ({"a": TEXTS, "b": []}, ValueError, ("empty", "node 'b'")),
+        ({"a": TEXTS, "b": []}, TypeError, ("type", "node 'b'")),
         ({"a": TEXTS, "b": ["x", "  "]}, ValueError, ("empty", "node 'b'")),
         ({"a": ["x", None]}, ValueError, ("empty", "node 'a'", "None")),
         ({"a": ["x", b"y"]}, ValueError, ("empty", "node 'a'")),
@@ -170,9 +170,9 @@ def test_clusters_are_given_by_name():
         (
             {"a": TEXTS, "b": ["x", "y"]},
             ValueError,
-            ("too-few", "documents", "'b'"),
+            ("too-few", "node 'b'"),
         ),
-        ({"a": TEXTS, "b": ["x", "y", "x "] * 9}, ValueError, ("too-few", "documents", "'b'")),
+        ({"a": TEXTS, "b": ["x", "y", "x "] * 9}, ValueError, ("too-few", "node 'b'")),
     ],
 )
 def test_what_is_no_text_is_refused_by_node(documents, error, wanted):
@@ -250,7 +250,7 @@ def test_whole_numbers_are_those_of_outputs_unless_classes_are_named():
     assert text_classification_tasks(stars, WORDS).pools["samples"].targets.tolist() == [1, 2] * 4
     named = text_classification_tasks(stars, WORDS, classes=[3, 2, 1])
     assert named.pools["samples"].targets.tolist() == [2, 1] * 4
-    with raises("range", "node 'a'"):
+    with raises("unknown", "label -1"):
         text_classification_tasks({"a": [("red", 0), ("cat", 1), ("dog", -1)]}, WORDS)
 
 
