@@ -191,8 +191,8 @@ class Trial:
         subject, who = ("loss", repr(self.loss)) if apart in LOSSES else ("model", self.kind)
         raise ContractError(
             subject,
-            f"two passes of {who} over the same samples differ: it keeps something, draws from NumPy or Python, or another "
-            "thread draws: keep it in a buffer, draw by torch, in one thread",
+            f"two passes of {who} over the same samples differ, since it keeps something, or draws from NumPy, Python, "
+            "or in another thread: keep it in a buffer, draw by torch",
         )
 
     def numbers(self, backend: Backend, first: int = 0) -> Numbers:

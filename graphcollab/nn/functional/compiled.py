@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from graphcollab._base.errors import ShapeError, UnsupportedError
+from graphcollab._base.errors import UnsupportedError
 from graphcollab._base.memory import address, new_rows
 from graphcollab._base.threads import share, threads_here
-from graphcollab.nn.functional.structure import Structure, require_one_type
+from graphcollab.nn.functional.structure import Structure
 
 try:
     _rows: Any = import_module("graphcollab.nn.functional._rows")
@@ -51,11 +51,8 @@ def weighted_sums(
     """Return y_i = b_i + Σ_j w_ij (x_j − a_i), [D, P], of x [S, P], as b_i − (Σ_j w_ij) a_i + Σ_j w_ij x_j.
 
     Weights [E] are in the structure's order; b (``base``) and a (``against``) [D, P] are 0 by default. Half precision
-    is summed in single precision. Unsupported or inconsistent rows raise a ValueError.
+    is summed in single precision. Shapes and types must fit, as `mix` checks; unsupported rows raise a ValueError.
     """
-    require_together(structure, x=x, base=base, against=against)
-    if len(weight) != structure.num_edges:
-        raise ShapeError("weight", f"{structure.num_edges} edges need as many weights, got {[*weight.shape]}")
     x = _side_by_side(x)
     base, against = (None if one is None else _side_by_side(one) for one in (base, against))
     w = weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous().resolve_neg()
@@ -81,9 +78,9 @@ def weighted_sums(
 def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str | None = None) -> Tensor:
     """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, in the structure's order, float64 [E].
 
-    Numbers are multiplied at least in single precision, in the same blocks and parts for any number of threads.
+    Numbers are multiplied at least in single precision, in the same blocks and parts for any number of threads. Shapes
+    and types must fit, as `Structure.between` checks.
     """
-    require_together(structure, b=b, a=a)
     a, b = _side_by_side(a), _side_by_side(b)
     name, kind = instructions or INSTRUCTIONS[-1], KINDS[a.dtype]
     blocks = list(_columns(a, len(a) + len(b)))
@@ -100,18 +97,6 @@ def inner_products(structure: Structure, a: Tensor, b: Tensor, instructions: str
     else:
         share(act, range(len(total)))
     return total.sum(0)
-
-
-def require_together(structure: Structure, **rows: Tensor | None) -> None:
-    """Check that rows have one type: as many as senders if called b or x, as many as receivers otherwise."""
-    given = {name: one for name, one in rows.items() if one is not None}
-    require_one_type(*given.values())
-    width = next(iter(given.values())).shape[-1]
-    counts = {name: structure.num_senders if name in "bx" else structure.num_receivers for name in given}
-    if any(one.shape != (counts[name], width) for name, one in given.items()):
-        wanted = ", ".join(f"{name} [{counts[name]}, {width}]" for name in given)
-        got = ", ".join(f"{name} {[*one.shape]}" for name, one in given.items())
-        raise ShapeError("rows", f"rows must be {wanted}, got {got}")
 
 
 def _side_by_side(rows: Tensor) -> Tensor:

@@ -17,7 +17,6 @@ from graphcollab._base.checks import issue
 from graphcollab._base.device import beside
 from graphcollab._base.errors import UnsupportedError
 from graphcollab._base.memory import new_rows
-from graphcollab.nn.functional.compiled import require_together
 from graphcollab.nn.functional.structure import Structure
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # as in Triton: kernels then run on the CPU, for tests
@@ -47,7 +46,6 @@ def weighted_sums(
     structure: Structure, weight: Tensor, x: Tensor, base: Tensor | None = None, against: Tensor | None = None
 ) -> Tensor | None:
     """Return the same as `weighted_sums`, [D, P]; None if the kernels are unavailable."""
-    require_together(structure, x=x, base=base, against=against)
     weight = beside(weight.to(torch.float64 if x.dtype == torch.float64 else torch.float32), x).contiguous()
     y = new_rows(x, structure.num_receivers, x.shape[1])
     rows = [None if one is None else _side_by_side(one) for one in (x, base, against)]
@@ -56,7 +54,6 @@ def weighted_sums(
 
 def inner_products(structure: Structure, a: Tensor, b: Tensor) -> Tensor | None:
     """Return ⟨a_i, b_j⟩ of a [D, P] and b [S, P] for every edge j → i, float64 [E]; None without kernels."""
-    require_together(structure, b=b, a=a)
     out = torch.empty(structure.num_edges, dtype=torch.float64, device=a.device)
     return out if _tried("inner_products", structure.beside(a), _side_by_side(a), _side_by_side(b), out) else None
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from graphcollab._base.threads import same_threads
-from graphcollab.nn.functional import compiled, mix
+from graphcollab.nn.functional import compiled, edge_products, mix
 from graphcollab.nn.functional.compiled import INSTRUCTIONS, inner_products, weighted_sums
 from graphcollab.nn.functional.kernels import PRODUCTS
 from graphcollab.nn.functional.structure import Structure
@@ -189,22 +189,22 @@ def test_rows_of_unlike_types_are_refused():
     x, weight = torch.ones(6, 5), torch.ones(structure.num_edges)
     for terms in ({"base": x.double()}, {"against": x.double()}):
         with raises("mismatch", "rows", "torch.float32", "torch.float64"):
-            weighted_sums(structure, weight, x, **terms)
+            mix(x, weight, structure, **terms)
     with raises("mismatch", "rows", "torch.float32", "torch.float64"):
-        inner_products(structure, x.double(), x)
+        edge_products(x.double(), x, structure)
 
 
 def test_rows_that_do_not_fit_the_edges_are_refused():
     structure = skewed(6, 8)
     x, weight = torch.ones(6, 5), torch.ones(structure.num_edges)
-    with raises("shape", "rows"):
-        weighted_sums(structure, weight, torch.ones(7, 5), torch.ones(8, 5))
-    with raises("shape", "rows"):
-        weighted_sums(structure, weight, x, against=torch.ones(8, 4))
-    with raises("shape", "rows"):
-        inner_products(structure, torch.ones(7, 5), x)
-    with raises("shape", "weight", f"{structure.num_edges} edges", "[3]"):
-        weighted_sums(structure, torch.ones(3), x)
+    with raises("shape", "x"):
+        mix(torch.ones(7, 5), weight, structure, base=torch.ones(8, 5))
+    with raises("shape", "against"):
+        mix(x, weight, structure, against=torch.ones(8, 4))
+    with raises("mismatch", "vectors"):
+        edge_products(torch.ones(7, 5), x, structure)
+    with raises("shape", "weight", f"{structure.num_edges} edges", "3"):
+        mix(x, torch.ones(3), structure)
 
 
 def test_weights_of_halves_are_not_rounded():
