@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -12,15 +12,14 @@ from torch import Tensor
 
 from graphcollab._base.checks import own_filter
 from graphcollab._base.errors import ConflictError, UnsupportedError
-from graphcollab.analysis.constants import ADDED, constants
+from graphcollab.analysis.constants import ADDED, constants, scores_of
 from graphcollab.analysis.metrics import Metric, as_metric
-from graphcollab.analysis.metrics.scores import judging
 from graphcollab.analysis.metrics.statistics import summarize
 from graphcollab.analysis.shared_samples import identify_samples
 from graphcollab.analysis.trial import COLUMNS, Trial
 from graphcollab.data.losses import predicted_by
+from graphcollab.data.samples import Pool
 from graphcollab.data.tasks import Tasks
-from graphcollab.engine.losses import objective_of
 from graphcollab.train.identity import identify_tasks
 
 Baseline: TypeAlias = Literal["sklearn"] | None
@@ -33,32 +32,6 @@ CS, ALPHAS = np.logspace(-3, 3, 7), np.logspace(-3, 5, 17)
 PENALTIES = np.logspace(-4, 2, 7)
 Fitted: TypeAlias = Callable[[np.ndarray], np.ndarray]
 """Predictions for inputs [n, D], in the form of a network's outputs: [n, C] or [n, D']."""
-
-
-class Rows(NamedTuple):
-    """Rows as scikit-learn expects them: inputs [n, D], targets [n, ...] and weights [n], ones without weights."""
-
-    x: np.ndarray
-    targets: Tensor
-    weight: Tensor
-
-    @classmethod
-    def of(cls, tasks: Tasks, node: int, splits: Sequence[str]) -> Rows:
-        """Return a node's rows in the given splits, on the CPU."""
-        held = [(tasks.pools[tasks.splits[name].pool], tasks.splits[name].of(node)) for name in splits]
-        x, y = (torch.cat([getattr(pool, what).cpu()[own] for pool, own in held]) for what in ("inputs", "targets"))
-        weights = [torch.ones(len(own)) if pool.weight is None else pool.weight.cpu()[own] for pool, own in held]
-        return cls(x.flatten(1).double().numpy(), y, torch.cat(weights).double())
-
-    @classmethod
-    def joined(cls, parts: Sequence[Rows]) -> Rows:
-        """Concatenate rows."""
-        x, targets, weights = zip(*parts, strict=True)
-        return cls(np.concatenate(x), torch.cat(targets), torch.cat(weights))
-
-    def at(self, site: Sequence[float] | np.ndarray) -> Rows:
-        """Append the site's encoding, [K], to the inputs."""
-        return self._replace(x=np.hstack([self.x, np.tile(site, (len(self.x), 1))]))
 
 
 def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> None:
@@ -93,28 +66,28 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
     one-hot inputs, and to each site's training rows alone: logistic regression for classes, with C chosen by
     cross-validated log loss, ridge regression for real targets, or Poisson regression for counts.
     """
-    nodes = range(tasks.num_nodes)
-    every = {name: [Rows.of(tasks, k, [name]) for k in nodes] for name in splits}
-    own = [Rows.of(tasks, k, [name for name in ("train", "val") if name in tasks.splits]) for k in nodes]
-    site = np.eye(len(nodes))
+    nodes, site = range(tasks.num_nodes), np.eye(tasks.num_nodes)
+    own = [tasks.of(k, *[name for name in ("train", "val") if name in tasks.splits]).to("cpu") for k in nodes]
+    every = Pool.joined(own)
     with own_filter("ignore"):  # scikit-learn's warnings about iterations and few rows
-        pooled = _fit(tasks, Rows.joined(own))
-        with_site = _fit(tasks, Rows.joined([one.at(site[k]) for k, one in enumerate(own)]))
-        each = [_fit(tasks, one) for one in own]
-        less = [_fit(tasks, Rows.of(tasks, k, ["train"])) for k in nodes] if "val" in tasks.splits else each
-    metrics = [judging(metric, objective_of(tasks)) for metric in metrics]
-    found = torch.full((len(SKLEARN), len(metrics), len(splits), len(nodes)), math.nan, dtype=torch.float64)
-    for h, name in enumerate(splits):
-        for k, rows in enumerate(every[name]):
-            fits = (each[k](rows.x), pooled(rows.x), with_site(rows.at(site[k]).x), less[k](rows.x))
-            said = fits if len(rows.x) else ()
-            weight = rows.weight[None] if tasks.weighted else None
-            shape = (1, len(rows.x), -1) if tasks.loss == "cross_entropy" else (1, *rows.targets.shape)
-            for b, values in enumerate(said):
-                outputs = torch.from_numpy(values).float().reshape(shape)
-                for m, metric in enumerate(metrics):
-                    found[b, m, h, k] = metric(outputs, rows.targets[None], weight=weight)[0]
-    return dict(zip(SKLEARN, found, strict=True))
+        pooled = _fit(tasks, every, _inputs(every))
+        with_site = _fit(tasks, every, np.concatenate([_inputs(rows, site[k]) for k, rows in enumerate(own)]))
+        each = [_fit(tasks, rows, _inputs(rows)) for rows in own]
+        less = [tasks.of(k, "train").to("cpu") for k in nodes] if "val" in tasks.splits else []
+        fewer = [_fit(tasks, rows, _inputs(rows)) for rows in less] or each
+
+    def predict(node: int, rows: Pool) -> list[Tensor]:
+        x = _inputs(rows)
+        outputs = each[node](x), pooled(x), with_site(_inputs(rows, site[node])), fewer[node](x)
+        shape = (len(rows), -1) if tasks.loss == "cross_entropy" else rows.targets.shape
+        return [torch.from_numpy(values).reshape(shape) for values in outputs]
+
+    return dict(zip(SKLEARN, scores_of(tasks, metrics, splits, predict, len(SKLEARN)), strict=True))
+
+
+def _inputs(rows: Pool, site: Sequence[float] | np.ndarray = ()) -> np.ndarray:
+    """Return inputs as scikit-learn expects them, [n, D], followed by the site's encoding."""
+    return np.hstack([rows.inputs.flatten(1).double().numpy(), np.tile(site, (len(rows), 1))])
 
 
 def baseline_trials(tasks: Tasks, seed: int, baseline: str) -> list[Trial]:
@@ -131,10 +104,10 @@ def baseline_trials(tasks: Tasks, seed: int, baseline: str) -> list[Trial]:
     return trials
 
 
-def _fit(tasks: Tasks, rows: Rows) -> Fitted:
+def _fit(tasks: Tasks, rows: Pool, x: np.ndarray) -> Fitted:
     """Return a function from inputs to the outputs of a network trained with the tasks' loss."""
-    weight = rows.weight.numpy()
-    x, y, weight = (some[weight > 0] for some in (rows.x, rows.targets.numpy(), weight))
+    weight = np.ones(len(rows)) if rows.weight is None else rows.weight.double().numpy()
+    x, y, weight = (some[weight > 0] for some in (x, rows.targets.numpy(), weight))
     if tasks.loss == "mse":
         return _fit_amounts(x, y.reshape(len(y), -1), weight)
     if tasks.loss == "poisson":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from graphcollab.analysis.metrics import Metric
 from graphcollab.analysis.metrics.scores import judging
+from graphcollab.data.samples import Pool
 from graphcollab.data.tasks import Tasks
 from graphcollab.engine.losses import objective_of
 from graphcollab.engine.objective import Context
@@ -31,23 +32,42 @@ def constants(
     """
     if not isinstance(tasks.loss, str):
         return None
-    shape, loss = _shape(tasks) if shape is None else shape, objective_of(tasks)
+    shape, loss = _shape(tasks) if shape is None else tuple(shape), objective_of(tasks)
     losses = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
-    scores = torch.full((len(metrics), len(splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
+    constant = {}
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():
-        said = _said(tasks.loss, *_targets(tasks, "train", node), shape, tasks.scale)
+        train = tasks.of(node, "train").to("cpu")
+        constant[node] = said = _said(tasks.loss, train.targets, train.weight, shape, tasks.scale)
         if "val" in tasks.splits:
-            targets, weight = _targets(tasks, "val", node)
-            share = None if weight is None else weight / weight.sum()
-            losses[node] = loss(said.expand(len(targets), *shape), targets, Context(share, {})).double()
-        for h, split in enumerate(splits):
-            targets, weight = _targets(tasks, split, node)
-            outputs = said.expand(len(targets), *shape).float()
-            weight = None if weight is None else weight[None]
-            for m, metric in enumerate(metrics if len(targets) else ()):
-                scores[m, h, node] = judging(metric, loss)(outputs[None], targets[None], weight=weight)[0]
+            rows = tasks.of(node, "val").to("cpu")
+            share = None if rows.weight is None else rows.weight / rows.weight.sum()
+            losses[node] = loss(said.expand(len(rows), *shape), rows.targets, Context(share, {})).double()
+    (scores,) = scores_of(tasks, metrics, splits, lambda node, rows: [constant[node].expand(len(rows), *shape)], 1)
     every = all_gather(torch.cat([losses[:, None], scores.movedim(-1, 0).flatten(1)], 1), tasks)
     return every[:, 0], every[:, 1:].T.reshape(scores.shape)
+
+
+def scores_of(
+    tasks: Tasks,
+    metrics: Sequence[Metric],
+    splits: Sequence[str],
+    predict: Callable[[int, Pool], Sequence[Tensor]],
+    count: int,
+) -> Tensor:
+    """Return metrics [count, M, H, K] of the outputs that ``predict`` makes of a node's samples in splits, float64.
+
+    They are NaN without samples, and for nodes of other processes.
+    """
+    judges = [judging(metric, objective_of(tasks)) for metric in metrics]
+    found = torch.full((count, len(metrics), len(splits), tasks.num_nodes), torch.nan, dtype=torch.float64)
+    for node in (~tasks.elsewhere).nonzero().flatten().tolist():
+        for h, split in enumerate(splits):
+            rows = tasks.of(node, split).to("cpu")
+            weight = None if rows.weight is None else rows.weight[None]
+            for b, outputs in enumerate(predict(node, rows) if len(rows) else ()):
+                for m, judge in enumerate(judges):
+                    found[b, m, h, node] = judge(outputs[None].float(), rows.targets[None], weight=weight)[0]
+    return found
 
 
 def _shape(tasks: Tasks) -> tuple[int, ...]:
@@ -76,9 +96,3 @@ def _mean(values: Tensor, weight: Tensor | None) -> Tensor:
     """Return the mean over samples of values [n, ...], in double precision."""
     values = values.double()
     return values.mean(0) if weight is None else torch.einsum("n,n...->...", weight / weight.sum(), values)
-
-
-def _targets(tasks: Tasks, split: str, node: int) -> tuple[Tensor, Tensor | None]:
-    held = tasks.splits[split]
-    pool, own = tasks.pools[held.pool], held.of(node)
-    return pool.targets.cpu()[own], None if pool.weight is None else pool.weight.cpu()[own]

@@ -80,11 +80,11 @@ def minority_held(tasks: Tasks) -> Tensor:
     All splits are counted. For event times, it is the number of observed events.
     """
     counts = torch.full((tasks.num_nodes,), torch.nan, dtype=torch.float64)
-    held = [(split, tasks.pools[split.pool]) for name in ("train", "val", "test") if (split := tasks.splits.get(name))]
+    splits = [name for name in ("train", "val", "test") if name in tasks.splits]
     for node in (~tasks.elsewhere).nonzero().flatten().tolist():
-        targets = torch.cat([pool.targets.cpu()[split.of(node)] for split, pool in held])
+        rows = tasks.of(node, *splits).to("cpu")
+        targets = rows.targets
         _, kind, many = targets.reshape(len(targets), -1).unique(dim=0, return_inverse=True, return_counts=True)
         other = targets[:, 1] > 0 if predicted_by(tasks.loss) == "times" else kind != many.argmax()
-        groups = [pool.group.cpu()[split.of(node)] for split, pool in held if pool.group is not None]
-        counts[node] = len(torch.cat(groups)[other].unique()) if groups else int(other.sum())
+        counts[node] = int(other.sum()) if rows.group is None else len(rows.group[other].unique())
     return all_gather(counts.clamp(max=LEAST), tasks)

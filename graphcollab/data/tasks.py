@@ -217,6 +217,15 @@ class Tasks(Builders):
             return self.splits[split].sizes
         return torch.zeros(self.num_nodes, dtype=torch.int64)
 
+    def of(self, node: int, *splits: str) -> Pool:
+        """Return a copy of a node's samples in some splits, by its position."""
+        parts = []
+        for split in (self.splits[name] for name in splits):
+            pool, index = self.pools[split.pool], split.of(node)
+            weight, group = (None if one is None else one[index] for one in (pool.weight, pool.group))
+            parts.append(Pool(pool.inputs[index], pool.targets[index], weight, group))
+        return Pool.joined(parts)
+
     def require_cluster(self) -> Tensor:
         """Return every node's true cluster, [K], numbered from 0; raise a ValueError if clusters are unknown."""
         if self.cluster is None:
