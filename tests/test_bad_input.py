@@ -120,7 +120,7 @@ def bare(inputs, targets):
 BAD = {
     "more shards than samples": (lambda: shard_tasks(DIGITS, 500), ("too-few", "class 0", "133", "500")),
     "shards too large": (lambda: shard_tasks(DIGITS, 20, shard_size=50), ("too-few", "class 0", "20", "50")),
-    "class without samples": (lambda: shard_tasks(DIGITS, 2, classes=[0, 11]), ("empty", "class 11")),
+    "class without samples": (lambda: shard_tasks(DIGITS, 2, classes=[0, 11]), ("too-few", "class 11", "0")),
     "class without tests": (
         lambda: shard_tasks(from_arrays(X, Y, X[:2], Y[:2]), 2, 3),
         ("too-few", "classes", "2"),

@@ -97,7 +97,7 @@ def test_groups_share_a_task():
             lambda: shard_tasks(dataset(4, 9), 3, 2, shard_size=4),
             ("too-few", "class 0", "4"),
         ),
-        (lambda: shard_tasks(dataset(4, 9), 3, 2, classes=[0, 7]), ("empty", "class 7")),
+        (lambda: shard_tasks(dataset(4, 9), 3, 2, classes=[0, 7]), ("too-few", "class 7", "0")),
         (lambda: shard_tasks(dataset(4, 9), 0, 2), ("value", "shards")),
         (lambda: shard_tasks(dataset(4, 9, tests=0), 3, 2), ("too-few", "classes")),
         (lambda: grouped_tasks(dataset(5, 9), 2, 2), ("conflict", "groups", "5")),

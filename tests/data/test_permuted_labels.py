@@ -157,7 +157,6 @@ def test_splits_may_be_left_out_and_fields_are_passed_on(numbered):
         ),
         (lambda d: permuted_labels(d, (1,), val=-1), ("value", "val")),
         (lambda d: permuted_labels(d, (1,), val=0, test=99), ("too-few", "cluster 0", "99")),
-        (lambda d: label_permutations(0, 1), ("value", "classes")),
     ],
 )
 def test_refusals(numbered, make, message):

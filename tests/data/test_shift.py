@@ -200,7 +200,7 @@ def test_fields_of_tasks_are_passed_on(numbered):
         (lambda d, _: label_shift(d, [(0, 1), (1, 2)], [1, 1]), ("duplicate", "class 1")),
         (lambda d, _: label_shift(d, [(0, 1, 0)], [1]), ("duplicate", "class 0")),
         (lambda d, _: label_shift(d, [(0,), ()], [1, 1]), ("empty", "cluster 1")),
-        (lambda d, _: label_shift(d, [(0,), (7,)], [1, 1], 2, 2), ("empty", "class 7")),
+        (lambda d, _: label_shift(d, [(0,), (7,)], [1, 1], 2, 2), ("too-few", "class 7", "0")),
         (
             lambda d, _: label_shift(d, [(0,)], [1, 2]),
             ("mismatch", "nodes"),

@@ -7,8 +7,6 @@ from graphcollab._base.lazy import make_lazy
 if TYPE_CHECKING:
     from graphcollab.data.partition.class_counts import (
         class_clusters as class_clusters,
-        class_windows as class_windows,
-        majority_counts as majority_counts,
         majority_tasks as majority_tasks,
     )
     from graphcollab.data.partition.label_shift import (
@@ -22,9 +20,7 @@ if TYPE_CHECKING:
     from graphcollab.data.partition.shift import (
         concept_shift as concept_shift,
         covariate_shift as covariate_shift,
-        label_permutations as label_permutations,
         permuted_labels as permuted_labels,
-        rotate as rotate,
         rotation_shift as rotation_shift,
     )
 

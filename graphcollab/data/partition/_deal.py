@@ -51,6 +51,12 @@ def clusters_of(nodes: Sequence[int]) -> Tensor:
     return torch.arange(len(nodes)).repeat_interleave(torch.tensor(list(nodes)))
 
 
+def require(index: Tensor, need: int, who: str, what: str) -> None:
+    """Check that ``who`` has as many samples as are needed; ``what``: their split, and what they are for."""
+    if len(index) < need:
+        raise TooFewError(who, f"{who} has {len(index)} {what} need {need}: use fewer nodes or samples, or other data")
+
+
 def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int) -> Shares:
     """Deal the samples ``index`` [n] out to nodes without overlap, in an order keyed by seed and keys.
 
@@ -59,12 +65,8 @@ def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who:
     """
     fewest = 1 if train is None else train
     need = nodes * (fewest + val)
-    if len(index) < need:
-        raise TooFewError(
-            who,
-            f"{who} has {len(index)} training samples; {nodes} nodes with {'at least ' * (train is None)}{fewest} for "
-            f"training and {val} for validation need {need}: use fewer nodes or samples",
-        )
+    each = f"{'at least ' * (train is None)}{fewest} for training and {val} for validation"
+    require(index, need, who, f"training samples; {nodes} nodes with {each}")
     order = index[keyed_order(seed, _DEAL_STREAM, *keys, index)]
     shares = order.tensor_split(nodes) if train is None else order[:need].tensor_split(nodes)
     return [share[: len(share) - val] for share in shares], [share[len(share) - val :] for share in shares]
@@ -72,9 +74,8 @@ def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who:
 
 def draw_tests(index: Tensor, cluster: int, nodes: int, test: int | None, seed: int, who: str) -> list[Tensor]:
     """Return the test samples of a cluster's nodes: all of the cluster's, or ``test`` for each, drawn independently."""
-    if test != 0 and len(index) < (test or 1):
-        asked = "" if test is None else f", {test} per node are asked for"
-        raise TooFewError(who, f"{who} has {len(index)} test samples{asked}: use data with more, or test=0")
+    if test != 0:
+        require(index, test or 1, who, "test samples; its nodes")
     if test is None:
         return [index] * nodes
     order = keyed_order(seed, _TEST_STREAM, cluster, torch.arange(nodes)[:, None], index)  # [nodes, n]
@@ -89,20 +90,12 @@ def deal_counts(
     for c in range(train.shape[1]):
         index, wanted = (data.train.targets == c).nonzero().flatten(), (train + val)[:, c]
         need = int(wanted.sum())
-        if len(index) < need:
-            raise TooFewError(
-                f"class {c}",
-                f"class {c} has {len(index)} training samples; the {int((wanted > 0).sum())} nodes with it need {need} "
-                "for training and validation: use fewer nodes, or fewer samples for each",
-            )
+        require(index, need, f"class {c}", f"training samples; the {int((wanted > 0).sum())} nodes with it")
         sizes = torch.stack([train[:, c], val[:, c]], 1).flatten().tolist()
         dealt.append(index[keyed_order(seed, _DEAL_STREAM, index)][:need].split(sizes))
     for c in range(test.shape[1]):
-        index, most = (data.test.targets == c).nonzero().flatten(), int(test[:, c].max())
-        if len(index) < most:
-            raise TooFewError(
-                f"class {c}", f"class {c} has {len(index)} test samples, a node needs {most}: use fewer test samples"
-            )
+        index = (data.test.targets == c).nonzero().flatten()
+        require(index, int(test[:, c].max()), f"class {c}", "test samples; its nodes")
         many = enumerate(test[:, c].tolist())
         drawn.append([index[keyed_order(seed, _TEST_STREAM, k, index)[:n]] for k, n in many])
     own, held = ([torch.cat([pieces[2 * k + i] for pieces in dealt]) for k in range(len(train))] for i in (0, 1))

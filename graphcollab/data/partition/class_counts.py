@@ -14,7 +14,7 @@ import torch
 
 from graphcollab._base.errors import ConflictError, MismatchError, RangeError, TooFewError
 from graphcollab._base.keyed import keyed_uniform
-from graphcollab._base.settings import Count, Fraction, Natural, Seed, SettingError, checked
+from graphcollab._base.settings import Count, Fraction, Natural, Seed, SettingError
 from graphcollab.data._builders import TaskFields
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
 from graphcollab.data.partition._deal import builder, clusters_of, deal_counts
@@ -25,18 +25,8 @@ PER_CLASS = "at least 1, or (low, high) with 1 <= low < high"
 _COUNT_STREAM = 151
 
 
-@checked
-def majority_counts(size: Natural, majority: Sequence[Natural], p: Fraction, classes: Count = 10) -> list[int]:
-    """Return the class counts of N samples: N p / n for each of n majority classes, N (1 - p) / (C - n) for each other.
-
-    The majority classes get N p samples in total, rounded to the nearest integer (half up), the minority classes the
-    rest; within each, classes with the smallest labels get one more if the division leaves a remainder. The total is N,
-    ``size``. If all C ``classes`` are in the majority, p must be 1.
-
-    Example:
-        >>> majority_counts(10, [0, 3], p=0.7, classes=4)
-        [4, 2, 1, 3]
-    """
+def majority_counts(size: int, majority: Sequence[int], p: float, classes: int = 10) -> list[int]:
+    """Return the class counts of ``size`` samples, of which the share ``p`` is of the majority classes."""
     chosen = sorted(set(majority))
     if not chosen or len(chosen) < len(majority) or not 0 <= chosen[0] <= chosen[-1] < classes:
         raise RangeError(
@@ -67,8 +57,9 @@ def majority_tasks(
 
     Section 5.1 of *Learning Directed Collaboration Graphs for Peer-to-Peer Personalized Learning* (Zheng, Ohio State
     University, 2021): of N samples, N p / n are of each of a node's n majority classes, N (1 - p) / (10 - n) of each
-    other class; p = n / 10 makes all nodes alike (rounding: `majority_counts`), in training, validation and testing;
-    the thesis has no validation samples (``val=0``). ``cluster`` groups nodes with the same majority classes, numbered
+    other class; p = n / 10 makes all nodes alike, in training, validation and testing; the thesis has no validation
+    samples (``val=0``). N p is rounded to the nearest integer (half up), and classes with the smallest labels get one
+    more sample if a division leaves a remainder. ``cluster`` groups nodes with the same majority classes, numbered
     in order of appearance.
 
     Args:
@@ -93,19 +84,8 @@ def majority_tasks(
     return deal_counts(data, **counts, cluster=cluster, seed=seed, **kwargs)
 
 
-@checked
-def class_windows(classes: Count, clusters: Count, overlap: Natural = 0) -> list[range]:
-    """Return consecutive classes for every cluster, such that all occur and neighboring clusters share ``overlap``.
-
-    The first C - overlap classes are cut into pieces whose lengths differ by at most one (the first are longer), and
-    every piece is extended by the next ``overlap`` classes. If ``overlap`` exceeds the length of a piece, clusters that
-    are not neighbors share classes, too. A ``ValueError`` states how many classes are needed if C ``classes`` are too
-    few.
-
-    Example:
-        >>> class_windows(10, 2, overlap=4), class_windows(10, 3)
-        ([range(0, 7), range(3, 10)], [range(0, 4), range(4, 7), range(7, 10)])
-    """
+def class_windows(classes: int, clusters: int, overlap: int = 0) -> list[range]:
+    """Return consecutive classes for every cluster, such that all occur and neighboring clusters share ``overlap``."""
     if classes - overlap < clusters:
         raise TooFewError(
             "clusters",
@@ -142,10 +122,11 @@ def class_clusters(
     4         overlapping         (100, 300)         4
     ========  ==================  =================  ===========
 
-    Classes are assigned to clusters in the order of their labels, see `class_windows`. The authors' configuration has 4
-    of 10 classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9). Numbers are drawn from
-    [100, 300] in the text, excluding the upper bound in the code, as here. Unlike here, their code gives two nodes with
-    consecutive numbers 100 samples of each class in common.
+    Classes are assigned to clusters in the order of their labels: the first C - overlap classes are cut into pieces
+    whose lengths differ by at most one, and every piece is extended by the next ``overlap`` classes. The authors'
+    configuration has 4 of 10 classes in common (0 … 6 and 3 … 9), a figure in their appendix 2 (0 … 5 and 4 … 9).
+    Numbers are drawn from [100, 300] in the text, excluding the upper bound in the code, as here. Unlike here, their
+    code gives two nodes with consecutive numbers 100 samples of each class in common.
 
     Args:
         nodes: K. Nodes are ordered cluster by cluster; cluster sizes differ by at most one.

@@ -23,6 +23,7 @@ from graphcollab.data.partition._deal import (
     clusters_of,
     deal,
     draw_tests,
+    require,
     stored_once,
 )
 from graphcollab.data.tasks import Tasks
@@ -88,12 +89,8 @@ def label_shift(
     for c, (group, many) in enumerate(zip(groups, nodes, strict=True)):
         who = f"cluster {c} (classes {', '.join(map(str, group))})"
         classes = torch.tensor(list(group))
-        lacking = classes[~torch.isin(classes, data.train.targets)].tolist()
-        if lacking:
-            raise EmptyError(
-                f"class {lacking[0]}",
-                f"class {lacking[0]} of cluster {c} has no training samples: leave it out, or use data that has it",
-            )
+        for label in group:
+            require((data.train.targets == label).nonzero(), 1, f"class {label}", "training samples; its nodes")
         there, judged = (torch.isin(t, classes).nonzero().flatten() for t in (data.train.targets, data.test.targets))
         shares = deal(there, many, train, val, seed, who)
         own += shares[0]

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Unpack
 import torch
 from torch import Tensor
 
-from graphcollab._base.errors import ConflictError, DuplicateError, EmptyError, TooFewError
+from graphcollab._base.errors import ConflictError, DuplicateError, TooFewError
 from graphcollab._base.keyed import keyed_order
 from graphcollab._base.settings import Count, Natural, Real, Seed
 from graphcollab.data._builders import TaskFields
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays
-from graphcollab.data.partition._deal import builder
+from graphcollab.data.partition._deal import builder, require
 from graphcollab.data.samples import Split
 from graphcollab.data.tasks import Tasks
 
@@ -28,16 +28,8 @@ def class_shards(
         raise DuplicateError("classes", f"each class can be named once, got {list(classes)}")
     out = []
     for c in classes:
-        index, subject = (targets == c).nonzero().flatten(), f"class {c}"
-        need = shards * (size or 1)
-        if len(index) == 0:
-            raise EmptyError(subject, f"{subject} has no samples: leave it out of `classes` or use data that has it")
-        if len(index) < need:
-            raise TooFewError(
-                subject,
-                f"{subject} has {len(index)} samples, which cannot fill {shards} shards of "
-                f"{size or 'at least one'}: use fewer shards{' or smaller ones' if size else ''}",
-            )
+        index, need = (targets == c).nonzero().flatten(), shards * (size or 1)
+        require(index, need, f"class {c}", f"training samples; {shards} shards of {size or 'at least 1'}")
         index = index[keyed_order(seed, _SHARD_STREAM, c, torch.arange(len(index)))]
         out.append(list(index[:need].split(size)) if size else list(index.tensor_split(shards)))
     return out

@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from graphcollab._base.errors import ContractError, ShapeError, TooManyError
 from graphcollab._base.keyed import keyed_order
-from graphcollab._base.settings import Count, Finite, Natural, Seed, Share, checked
+from graphcollab._base.settings import Count, Finite, Natural, Seed, Share
 from graphcollab.data._builders import TaskFields
 from graphcollab.data.datasets.labeled_arrays import LabeledArrays, label_starts
 from graphcollab.data.partition._deal import (
@@ -32,18 +32,8 @@ from graphcollab.data.tasks import Tasks
 _LABEL_STREAM, _FRACTION_STREAM = 131, 132
 
 
-@checked
-def rotate(images: Tensor, angle: Finite, fill: Tensor | Finite = 0.0) -> Tensor:
-    """Rotate images about their center, counterclockwise as displayed (first row on top).
-
-    Multiples of 90 degrees permute pixels without loss. Any other angle interpolates bilinearly between pixels, keeps
-    the size, and sets pixels outside the image to ``fill``.
-
-    Args:
-        images: Floating-point images, [N, C, H, W], like the result; square for 90 and 270 degrees.
-        angle: Degrees; negative angles rotate clockwise.
-        fill: Value outside the images, a number or one per channel as [C, 1, 1].
-    """
+def rotate(images: Tensor, angle: float, fill: Tensor | float = 0.0) -> Tensor:
+    """Rotate floating-point images [N, C, H, W] counterclockwise; ``fill`` [C, 1, 1] is the value outside of them."""
     _refuse_other_than_images(images)
     if not images.is_floating_point():
         raise ShapeError(
@@ -120,13 +110,13 @@ def rotation_shift(
     """Rotate the images of every cluster of nodes by its own angle, counterclockwise; see `covariate_shift`.
 
     Section 3.1.4 of the thesis of Hagander and Ihre-Thomason (2024), whose setting is the default: Fashion-MNIST at 0,
-    180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text specifies neither direction nor interpolation; see
-    `rotate` for this package's choice. Uncovered corners get the smallest training value of every channel, which is
-    black even if images have been standardized (0 would be gray).
+    180, 10 and 350 degrees with 70, 20, 5 and 5 nodes. The text specifies neither direction nor interpolation. Here,
+    multiples of 90 degrees permute pixels, and other angles interpolate bilinearly. Uncovered corners get the smallest
+    training value of every channel, which is black even if images have been standardized (0 would be gray).
 
     Args:
         data: Images [N, C, H, W] with labels.
-        angles: Rotation angle of every cluster in degrees. Multiples of 90 are lossless, other angles interpolate.
+        angles: Rotation angle of every cluster in degrees.
     """
     _refuse_other_than_images(data.train.inputs)
     black = data.train.inputs.amin((0, 2, 3))[:, None, None]
@@ -163,17 +153,8 @@ def concept_shift(
     return stored_apart(sources, shares, lambda c, x, y: (x, y + starts[c]), test, seed, **kwargs)
 
 
-@checked
-def label_permutations(classes: Count, clusters: Count, seed: Seed = 0) -> Tensor:
-    r"""Draw a permutation of the labels for every cluster, such that no class has the same label in two clusters.
-
-    Cluster m gives class c the label :math:`\tau((\sigma(c) + s_m) \bmod C)`, where :math:`\sigma` and :math:`\tau` are
-    random permutations and :math:`s_m` are distinct random shifts. Each cluster's permutation is then uniformly
-    random on its own, and independent of the number of clusters.
-
-    Shapes:
-        Output: [M, C] for C ``classes`` and at most as many ``clusters``; entry (m, c) is class c's label in cluster m.
-    """
+def label_permutations(classes: int, clusters: int, seed: int = 0) -> Tensor:
+    """Return the label of every class in every cluster, [M, C], for at most C clusters."""
     if clusters > classes:
         raise TooManyError(
             "clusters",
@@ -194,7 +175,7 @@ def permuted_labels(
     seed: Seed = 0,
     **kwargs: Unpack[TaskFields],
 ) -> Tasks:
-    """Give every cluster of nodes the whole dataset with a cluster-specific permutation of its labels.
+    r"""Give every cluster of nodes the whole dataset with a cluster-specific permutation of its labels.
 
     The cross-silo task of section 4.1 of `CoBo: Collaborative Learning via Bilevel Optimization
     <https://arxiv.org/abs/2409.05539>`_ (Hashemi et al., NeurIPS 2024). A common model performs poorly, since clusters
@@ -202,7 +183,8 @@ def permuted_labels(
     them at random. The article's setting is the default, on CIFAR-100 and without validation samples (``val=0``); its
     Fig. 2(a) varies ``fraction``, the number of clusters (``nodes=(2,) * clusters``) and their size
     (``nodes=(size,) * 4``). It asks for unique labels for each class across all clusters, which random permutations do
-    not give; `label_permutations` does.
+    not give. Here, cluster m gives class c the label :math:`\tau((\sigma(c) + s_m) \bmod C)`, where :math:`\sigma` and
+    :math:`\tau` are random permutations and :math:`s_m` are distinct random shifts.
 
     Inputs are copied for every cluster; of training and validation samples, only the dealt ones.
 
