@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
@@ -22,6 +22,7 @@ from graphcollab import (
     report,
     run,
 )
+from graphcollab._base.packed import pack
 from graphcollab.analysis import Comparison
 from graphcollab.analysis.metrics import Metric
 from graphcollab.components import Exchange, Fit, Receive, ThroughCenters, ThroughServer
@@ -442,7 +443,7 @@ def test_mixer_of_other_filters_names_the_layer(tmp_path):
 
 
 def test_mixer_files(tmp_path):
-    with raises("format", f"file {tmp_path / 'mixer.safetensors'}"):
+    with raises("damaged", f"file {tmp_path / 'mixer.safetensors'}"):
         go(meta_l2c(pretrained=corrupt_mixer(tmp_path)))
     with raises("missing-file", f"file {tmp_path / 'missing'}", kind=FileNotFoundError):
         go(meta_l2c(pretrained=tmp_path / "missing"))
@@ -456,10 +457,9 @@ def test_mixer_files(tmp_path):
 def test_damaged_description_of_a_mixer(tmp_path):
     good = other_mixer(tmp_path)
     tensors = load_file(good)
-    for widths in (None, "no json", '["backbone.1"]', '{"backbone.1": 9, "head": 7}', '{"other": 3}'):
-        form = '{"score": "cosine", "normalize": true, "own": "gate"}'
-        metadata = {"format": "graphcollab-mixer-3", "form": form} | ({} if widths is None else {"widths": widths})
-        save_file(tensors, good, metadata)
+    form = {"score": "cosine", "normalize": True, "own": "gate"}
+    for widths in (None, "no mapping", ["backbone.1"], {"backbone.1": 9, "head": 7}, {"other": 3}):
+        good.write_bytes(pack("graphcollab-mixer", 4, {"form": form, "widths": widths}, tensors))
         with raises("damaged", f"file {good}"):
             go(meta_l2c(pretrained=good))
 

@@ -16,7 +16,7 @@ from graphcollab.cli.folder import RUN, note, tell
 from graphcollab.data.losses import predicted_by
 from graphcollab.data.table import open_table, read_column, sites_in
 from graphcollab.persistence import Models
-from graphcollab.persistence.folder import MANIFEST
+from graphcollab.persistence.folder import FILE
 from graphcollab.persistence.saved_models import load
 
 MODELS = "models"  # the folder in that of a comparison
@@ -27,10 +27,10 @@ PAST = 1.1  # times its least value, a validation loss is clearly past its best
 def folders_of_models(path: Path) -> list[Path]:
     """Return the folders of saved models: one itself, or those of a site or of a comparison's methods in it."""
     for place in (path, path / MODELS):
-        if (place / MANIFEST).is_file():
+        if (place / FILE).is_file():
             return [place]
     place = path if path.resolve().name == MODELS else path / MODELS
-    return sorted(manifest.parent for manifest in place.glob(f"*/{MANIFEST}"))
+    return sorted(file.parent for file in place.glob(f"*/{FILE}"))
 
 
 def saved_models(path: Path) -> Models:

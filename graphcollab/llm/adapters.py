@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import os
 import re
 import shutil
@@ -15,19 +16,20 @@ from torch import nn
 from graphcollab._base.checks import own_filter
 from graphcollab._base.errors import InvalidTypeError, MismatchError, MissingFileError
 from graphcollab._base.files import flush_folder, own_name, write_new
+from graphcollab._base.packed import damage_of, pack, read_packed, unpack
 from graphcollab._base.settings import checked
 from graphcollab.engine.modules import copy_module
 from graphcollab.llm.base import DRAWN, head_of, kind_of, peft, shared_copy
 from graphcollab.llm.build_lora import Base, read_base
 from graphcollab.llm.language_model import LanguageModel, Share, adapter_of
-from graphcollab.persistence.folder import MANIFEST, damage_of, entry_of, require_own, verify, write_manifest
+from graphcollab.persistence.folder import require_own
 from graphcollab.train.fingerprint import weights_checksum
 
 if TYPE_CHECKING:
     from graphcollab.train import Result
 
-WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
-KIND, VERSION = "graphcollab-adapter", 2
+WEIGHTS, CONFIG, ABOUT = "adapter_model.safetensors", "adapter_config.json", "about.safetensors"
+KIND, VERSION = "graphcollab-adapter", 3
 UNSAFE = re.compile(r'^\.|[\x00-\x1f/\\:*?"<>|%]|[. ]$')  # in folder names, on one system or another
 
 
@@ -35,9 +37,9 @@ def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
     """Write the adapters of every node to its own folder, which ``peft.PeftModel.from_pretrained`` loads.
 
     Saves the models by which nodes are judged: ``adapter_config.json``, ``adapter_model.safetensors`` and
-    ``manifest.json``, which holds the checksum of the base. The base itself is not saved. Replaces existing adapters in
-    the folder, all or none. In a run of several processes all of them call this function, and the main process writes;
-    between sites each site writes its own.
+    ``about.safetensors``, which holds the checksums of these and of the base. The base itself is not saved. Replaces
+    existing adapters in the folder, all or none. In a run of several processes all of them call this function, and the
+    main process writes; between sites each site writes its own.
 
     Args:
         result: Result of ``run`` for nodes with a `LanguageModel`.
@@ -59,7 +61,7 @@ def save_adapters(result: Result, folder: str | Path) -> dict[str, Path]:
     with plane.raise_on_all():
         stacks = result.stacks if plane.cross_silo else plane.whole(result.stacks)
         if plane.cross_silo or plane.is_main:
-            require_own(folder, lambda path: (path / MANIFEST).is_file())
+            require_own(folder, lambda path: (path / ABOUT).is_file())
             part = own_name(folder.absolute())
             part.mkdir(parents=True)
             try:
@@ -146,7 +148,8 @@ def _write_adapter(place: Path, model: Any, about: dict[str, Any]) -> None:
     config.save_pretrained(str(place))  # its JSON
     tensors = {name: values.detach().cpu().clone() for name, values in state.items()}
     write_new(place / WEIGHTS, packed(tensors, metadata={"format": "pt"}))
-    write_manifest(place, KIND, VERSION, {name: entry_of(place / name) for name in (CONFIG, WEIGHTS)}, about)
+    files = {name: _checksum(place / name) for name in (CONFIG, WEIGHTS)}
+    write_new(place / ABOUT, pack(KIND, VERSION, {**about, "files": files}, {}))
 
 
 def _about(module: LanguageModel) -> dict[str, Any]:
@@ -163,16 +166,27 @@ def _about(module: LanguageModel) -> dict[str, Any]:
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    if not (folder / MANIFEST).is_file():
+    if not (folder / ABOUT).is_file():
         raise MissingFileError(
-            f"folder {folder}", f"expected a node's folder written by save_adapters, and {folder} has no {MANIFEST}"
+            f"folder {folder}", f"expected a node's folder written by save_adapters, and {folder} has no {ABOUT}"
         )
-    told, _ = verify(folder, KIND, VERSION)
+    subject = f"folder {folder}"
+    with damage_of(subject):
+        packed = read_packed(folder / ABOUT)
+    told, _ = unpack(packed, KIND, VERSION, subject)
     known = {"base": str, "class": str, "name": str, "share": str, "classes": int | None, "drawn": list}
-    with damage_of(folder):
+    with damage_of(subject):
+        for name in (CONFIG, WEIGHTS):
+            if _checksum(folder / name) != told["files"][name]:
+                raise ValueError(f"the checksum of {name} does not fit")
         if wrong := [name for name, one in known.items() if not isinstance(told[name], one)]:
             raise TypeError(f"{wrong[0]} is {told[wrong[0]]!r}")
-    return told
+        return dict(told)
+
+
+def _checksum(path: Path) -> str:
+    with path.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def _folder_name(name: str) -> str:

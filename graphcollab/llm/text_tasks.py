@@ -124,9 +124,7 @@ def _tokens(documents: Documents, tokenizer: Any) -> list[list[int]]:
     for place, some in enumerate(found):
         if not some:
             node, text = documents.sites.names[int(documents.sites.owner[place])], documents.texts[place]
-            raise EmptyError(
-                f"node {node!r}", f"{node!r}: the tokenizer has no tokens for {text[:40]!r}: leave it out"
-            )
+            raise EmptyError(f"node {node!r}", f"{node!r}: the tokenizer has no tokens for {text[:40]!r}: leave it out")
     return found
 
 

@@ -1,18 +1,16 @@
-"""Files of mixers: safetensors whose metadata describe the tensors; nothing in them is executed."""
+"""Files of mixers: packed encoders and their description."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
-from graphcollab._base.errors import DamagedError, FormatError, MissingFileError, VersionError
+from graphcollab._base.errors import DamagedError, FormatError, MissingFileError
 from graphcollab._base.files import write_whole
+from graphcollab._base.packed import damage_of, is_packed, pack, read_packed, unpack
 
 Score: TypeAlias = Literal["cosine", "scaled", "product"]
 Own: TypeAlias = Literal["gate", "largest", "softmax"]
@@ -26,7 +24,7 @@ class Form(TypedDict, total=False):
     own: Own
 
 
-FORMAT = "graphcollab-mixer-3"
+KIND, VERSION = "graphcollab-mixer", 4
 FORMS = {"score": get_args(Score), "own": get_args(Own), "normalize": (True, False)}
 BROUGHT = Path(__file__).with_name("pretrained")  # the bundled mixers and their cards
 
@@ -45,8 +43,8 @@ def write_mixer(
     path: str | Path, widths: Mapping[str, int], form: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> Path:
     """Write encoders to one file atomically."""
-    metadata = {"format": FORMAT, "widths": json.dumps(dict(widths)), "form": json.dumps(dict(form))}
-    return write_whole(path, save({n: t.detach().cpu().contiguous() for n, t in tensors.items()}, metadata))
+    content = {"widths": dict(widths), "form": dict(form)}
+    return write_whole(path, pack(KIND, VERSION, content, tensors))
 
 
 def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor]]:
@@ -60,25 +58,17 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
             f"there is no mixer at {path}: train one and save it with MixingEncoder.save, or take one of the package's "
             f"by name ({', '.join(map(repr, names))})",
         )
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
-    except SafetensorError as error:
-        raise FormatError(f"file {path}", f"{path} is not a safetensors file: {error}") from error
-    found = metadata.get("format")
-    if found != FORMAT:
-        other = ", written by another version of graphcollab" if str(found).startswith("graphcollab-mixer-") else ""
-        raise (VersionError if other else FormatError)(
-            f"file {path}", f"{path} is not a mixer ({FORMAT}); its format is {found!r}{other}"
-        )
-    try:
-        widths = {str(layer): int(width) for layer, width in json.loads(metadata["widths"]).items()}
-        form = dict(json.loads(metadata["form"]))
-    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise DamagedError(f"file {path}", f"{path} is damaged: its description cannot be read ({error!r})") from error
+    subject = f"file {path}"
+    if not is_packed(path):
+        raise FormatError(subject, f"{path} is not a mixer, or is damaged at its beginning: give one that was saved")
+    with damage_of(subject):
+        packed = read_packed(path)
+    content, tensors = unpack(packed, KIND, VERSION, subject)
+    with damage_of(subject):
+        widths = {str(layer): int(width) for layer, width in content["widths"].items()}
+        form = dict(content["form"])
     if problem := misform(form) or _misfit(widths, form, tensors):
-        raise DamagedError(f"file {path}", f"{path} is damaged: {problem}")
+        raise DamagedError(subject, f"{path} is damaged: {problem}")
     return widths, cast(Form, form), tensors
 
 

@@ -14,16 +14,17 @@ from torch import Tensor, nn
 
 from graphcollab._base.errors import FormatError, MismatchError, MissingError, ShapeError
 from graphcollab._base.naming import Node, find_node
+from graphcollab._base.packed import damage_of
 from graphcollab._base.settings import SettingError, checked
 from graphcollab.data.preparation import Preparation
 from graphcollab.engine.modules import copy_module
 from graphcollab.engine.randomness import own_randomness
 from graphcollab.models.catalog import build_model
 from graphcollab.persistence.answers import Answers, Predicts, Reading
-from graphcollab.persistence.folder import damage_of, read_folder
+from graphcollab.persistence.folder import read_folder
 from graphcollab.persistence.learned_graph import LearnedGraph
 
-KIND, VERSION = "graphcollab-models", 4
+KIND, VERSION = "graphcollab-models", 5
 FACTORY = "a function from a node's name to its module"
 Factory: TypeAlias = Annotated[Callable[[str], nn.Module], FACTORY]
 
@@ -114,7 +115,7 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
     """
     folder = Path(folder)
     content, tensors = read_folder(folder, KIND, VERSION)
-    with damage_of(folder):
+    with damage_of(f"folder {folder}"):
         found = _read(content, tensors)
         every = [{key: one[key] for key in ("class", "model", "types", "tree")} for one in content["architectures"]]
     modules = []
@@ -188,7 +189,7 @@ def _built(folder: Path, saved: Mapping[str, Any], state: Mapping[str, Tensor]) 
             f"the models in {folder} are of the class {saved['class']}, which only your code can make: give a function "
             f"from a node's name to its module, graphcollab.load({str(folder)!r}, model=lambda name: ...)",
         )
-    with damage_of(folder):
+    with damage_of(f"folder {folder}"):
         types = {name: dtype_of(kind) for name, kind in saved["types"].items()}
         return rebuilt(saved["model"], {name: values.to(types[name]).clone() for name, values in state.items()})
 

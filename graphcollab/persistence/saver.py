@@ -18,7 +18,6 @@ from graphcollab._base.piece import Field
 from graphcollab.comm.plane import Plane
 from graphcollab.components.state import LOOP, split_rows, tell_all
 from graphcollab.persistence.checkpoint import (
-    Known,
     Loaded,
     is_stale,
     list_checkpoints,
@@ -50,7 +49,6 @@ class Saver:
         self._saved = (0, 0)  # rounds and evaluations of the last one; before the first there is nothing to save
         self._cost, self._end = 0.0, -float("inf")
         self._kept: list[Path] = []
-        self._lines: Known = {}
 
     def resume(self) -> Loaded | None:
         """Return the newest undamaged checkpoint, or None if there is none; see `newest`."""
@@ -103,7 +101,7 @@ class Saver:
         try:
             if plane.is_main:
                 part.mkdir(parents=True)
-            state, rows = data.to_dict(), list[Mapping[str, Any]]()
+            state, rows = data.to_dict(), list[Mapping[str, str]]()
             if not plane.alone:
                 state, own = split_rows(tell_all(data, self.fields, plane).to_dict(), self.fields)
                 written = write_rows(part, plane.own, own)
@@ -117,9 +115,9 @@ class Saver:
         return path
 
     def _finish_part(
-        self, part: Path, path: Path, state: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], history: History
+        self, part: Path, path: Path, state: Mapping[str, Any], rows: Sequence[Mapping[str, str]], history: History
     ) -> None:
-        write_checkpoint(part, state, history, self.about, rows, self._lines)
+        write_checkpoint(part, state, history, self.about, rows)
         part.rename(path)
         flush_folder(self.folder)
         self._kept = [*self._kept, path][-KEEP:]

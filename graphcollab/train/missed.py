@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import copy
-import json
-import struct
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
-from safetensors.torch import load, save
 from torch import Tensor
 from torch_geometric.data import Data
 
-from graphcollab._base.errors import ConflictError, ContractError, DamagedError, FormatError, RangeError, ShapeError
+from graphcollab._base.errors import ConflictError, ContractError, FormatError, RangeError, ShapeError
+from graphcollab._base.packed import damage_of, pack, unpack
 from graphcollab._base.piece import Field
 from graphcollab.components.state import ROWS
-from graphcollab.persistence.folder import DAMAGES, decode, encode
+from graphcollab.persistence.folder import decode, encode
 from graphcollab.persistence.history import History
 
 OWN = ("refused", "graphs", "scores", "observed", "findings")  # parts of a history that each site records by itself
-LENGTH = struct.Struct("<Q")  # length of the description
+KIND, VERSION = "graphcollab-state", 1
 
 
 def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
@@ -30,8 +28,7 @@ def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
     told["values"] = {name: values for name, values in history.values.items() if name not in history.observed}
     public = {name: data[name] for name in sorted(data.keys()) if _is_public(name, fields)}
     code = {"data": encode(public, "data", tensors), "history": encode(told, "history", tensors)}
-    text = json.dumps(code).encode()
-    return LENGTH.pack(len(text)) + text + save(tensors)
+    return pack(KIND, VERSION, code, tensors)
 
 
 def take_over(
@@ -42,18 +39,13 @@ def take_over(
     Its values for edges that still exist are kept, others are NaN; its ``own`` history continues with the entries that
     no other site has. A ValueError is raised if the content is damaged, or of another phase with different state.
     """
-    try:
-        (length,) = LENGTH.unpack_from(content)
-        text, block = content[LENGTH.size : LENGTH.size + length], content[LENGTH.size + length :]
-        tensors = {name: tensor.clone() for name, tensor in load(block).items()}
-        code = json.loads(text)
+    subject = "state of the run"
+    code, tensors = unpack(content, KIND, VERSION, subject)
+    with damage_of(subject):
         told, measured = decode(code["data"], tensors), decode(code["history"], tensors)
         history = History(**{name: value for name, value in measured.items() if name not in OWN})
         edge_index, phase_start = told["edge_index"], told["phase_start"]
         _require_public(told, data, fields)
-    except DAMAGES as error:
-        why = f"{type(error).__name__}: {error}"
-        raise DamagedError("state of the run", f"what another site has handed over cannot be read ({why})") from error
     if phase_start != data.phase_start:
         raise ConflictError(
             "phase",

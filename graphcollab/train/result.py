@@ -105,10 +105,10 @@ class Result(Predicts):
     def save(self, folder: str | Path) -> Path:
         """Save every node's evaluated model and everything needed to predict; `load` reads it elsewhere.
 
-        The folder gets a JSON manifest and a safetensors file: models, the graph with names, how the models were
-        trained, and the preparation of tables if the tasks have one; no samples. Saved models in the folder are
-        replaced as a whole or not at all. All processes call it, and the main process writes; each site writes its own
-        model and sends nothing. `load` rebuilds models of `graphcollab.build_model` from saved settings; for others it
+        The folder gets one safetensors file with a checksum: models, the graph with names, how the models were trained,
+        and the preparation of tables if the tasks have one; no samples. Saved models in the folder are replaced as a
+        whole or not at all. All processes call it, and the main process writes; each site writes its own model and
+        sends nothing. `load` rebuilds models of `graphcollab.build_model` from saved settings; for others it
         needs a function that makes them.
 
         Raises:

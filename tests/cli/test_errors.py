@@ -201,7 +201,7 @@ def test_ctrl_c_ends_the_round_and_the_same_line_goes_on(call, patients, about, 
     command, pipe = [sys.executable, "-m", "graphcollab", *line], subprocess.PIPE
     process = subprocess.Popen(command, cwd=tmp_path, stdout=pipe, stderr=pipe, text=True)
     until, folder = time.monotonic() + 120, tmp_path / "report" / "checkpoints"
-    while not any(folder.glob("*/*/manifest.json")) and time.monotonic() < until and process.poll() is None:
+    while not any(folder.glob("*/*/state.safetensors")) and time.monotonic() < until and process.poll() is None:
         time.sleep(0.02)
     os.kill(process.pid, signal.SIGINT)
     told, said = process.communicate(timeout=120)

@@ -28,7 +28,13 @@ def test_predictions_replace_nothing(call, models, patients, tmp_path):
     (tmp_path / "other").symlink_to("report/models")
     (tmp_path / "thesis.tex").write_text("row,hospital,disease of the heart\n0,north,ill\n")
     (tmp_path / "empty.csv").write_text("")
-    refused = ["patients.csv", "./report/../link.csv", "same.csv", f"{models}/manifest.json", "other/fedavg/new.csv"]
+    refused = [
+        "patients.csv",
+        "./report/../link.csv",
+        "same.csv",
+        f"{models}/models.safetensors",
+        "other/fedavg/new.csv",
+    ]
     refused += ["report", "thesis.tex", "/dev/null"]
     for out in refused:
         done = call("predict", models, patients, "--out", out)

@@ -29,7 +29,7 @@ from tests.train.forged import forge, manifest_of
 
 NODES = {"català": TEXTS[:5], "a/b": TEXTS[3:]}
 TOKENS = torch.tensor([[2, 5, 9, 4], [3, 8, 1, 1]])
-FILES = {"adapter_config.json", "adapter_model.safetensors", "manifest.json"}
+FILES = {"adapter_config.json", "adapter_model.safetensors", "about.safetensors"}
 
 
 def trained(base, tasks=None, **settings):
@@ -134,15 +134,15 @@ def test_nothing_is_there_if_writing_fails(tmp_path, monkeypatch):
 
 def test_what_is_no_adapter_is_refused(tmp_path):
     places = save_adapters(trained(gpt()), tmp_path / "adapters")
-    with raises("missing-file", f"folder {tmp_path}", "has no manifest.json", kind=FileNotFoundError):
+    with raises("missing-file", f"folder {tmp_path}", "has no about.safetensors", kind=FileNotFoundError):
         load_adapter(gpt(), tmp_path)
     place = places["a/b"]
     told = manifest_of(place)["content"]
-    for fields, code in (({"content": {**told, "base": 3}}, "damaged"), ({"version": 3}, "version")):
+    for fields, code in (({"content": {**told, "base": 3}}, "damaged"), ({"version": 4}, "version")):
         forge(place, **{"content": told, **fields})
         with raises(code, f"folder {place}"):
             load_adapter(gpt(), place)
-    forge(place, told, version=2)
+    forge(place, told, version=3)
     weights = (place / "adapter_model.safetensors").read_bytes()
     (place / "adapter_model.safetensors").write_bytes(weights[:-1] + bytes([weights[-1] ^ 1]))
     with raises("damaged", f"folder {place}", "adapter_model.safetensors"):

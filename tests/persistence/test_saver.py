@@ -13,7 +13,7 @@ import torch
 from graphcollab import run
 from graphcollab.methods import local
 from graphcollab.models import MLP
-from graphcollab.persistence import History, checkpoint, saver
+from graphcollab.persistence import History, saver
 from graphcollab.persistence.checkpoint import load_checkpoint
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
@@ -84,22 +84,6 @@ def test_saving_takes_a_tenth_of_the_time(tmp_path, clock, monkeypatch):
                 one.save(data, History(("a",)))
                 rounds.append(round_)
     assert rounds == [1, 19, 37, 55]  # 18 s of work for every 2 s
-
-
-def test_saving_encodes_only_what_is_new(tmp_path, monkeypatch):
-    data, _ = Scene.small().begin(METHOD)
-    line, made = checkpoint._line, []
-    monkeypatch.setattr(checkpoint, "_line", lambda *given: made.append(1) or line(*given))
-    one, history = Saver(tmp_path), History(tuple("abcdef"))
-    with hold_folder(tmp_path):
-        for round_ in range(1, 51):
-            data = data.clone()
-            data.round = round_
-            history.add(round_, round_ / 10, {"val_loss": torch.rand(6), "test_loss": torch.rand(6)})
-            history.graphs[round_] = (data.edge_index, data.edge_weight)
-            last = one.save(data, history)
-    assert len(made) == 100
-    assert differences(load_checkpoint(last)[1], history) == []
 
 
 def test_the_last_state_is_always_saved(tmp_path, monkeypatch):
@@ -182,10 +166,10 @@ def test_a_planted_link_is_not_followed(tmp_path):
 
 
 @pytest.mark.parametrize("number", [2, 3])
-def test_a_history_that_became_a_link_is_written_anew(tmp_path, number):
+def test_a_file_that_became_a_link_is_left_alone(tmp_path, number):
     folder, moved = tmp_path / "run", tmp_path / "moved"
     play(folder, every=1)
-    log = folder / f"round-{number:06d}" / "history.jsonl"
+    log = folder / f"round-{number:06d}" / "state.safetensors"
     log.rename(moved)
     log.symlink_to(moved)
     before = moved.read_bytes()

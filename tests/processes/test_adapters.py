@@ -14,8 +14,9 @@ from tests.forked import launch
 from tests.llm.tiny import gpt
 from tests.processes.adapters import play
 from tests.processes.test_equal import close
+from tests.train.forged import manifest_of
 
-FILES = ["adapter_config.json", "adapter_model.safetensors", "manifest.json"]
+FILES = ["adapter_config.json", "adapter_model.safetensors", "about.safetensors"]
 
 
 @pytest.mark.slow  # each process loads transformers
@@ -39,7 +40,7 @@ def test_every_process_has_all_folders_after_the_call(tmp_path):
         for key, values in weights.items():
             close(other.state_dict()[key], values, f"{name}: {key}")
         close(other(tokens).logits, one(tokens).logits, name, 1e-5)  # of weights in single precision
-        assert json.loads((together / place.name / "manifest.json").read_text())["content"]["node"] == name
+        assert manifest_of(together / place.name)["content"]["node"] == name
     refused = [(tmp_path / f"{rank}.error").read_text() for rank in range(2)]
     assert all("holds something else ('notes.txt')" in error for error in refused), refused
     written = {(place / FILES[1]).read_bytes() for place in together.iterdir() if place.is_dir()}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import random
@@ -26,6 +25,7 @@ from tests.forked import FORKS, launch, play_by_torchrun
 from tests.processes.saved import found_in, play
 from tests.processes.test_equal import close, torchrun
 from tests.raising import raises
+from tests.train.forged import manifest_of
 
 SAVED = Path(__file__).with_name("saved.py")
 
@@ -78,9 +78,9 @@ def test_a_run_goes_on_with_any_number_of_processes(names, counts, tmp_path):
 def test_each_process_writes_the_rows_of_its_own_nodes(tmp_path):
     found_by(2, tmp_path / "run", tmp_path / "out", ["dpsgd"], 1)
     (path,) = (tmp_path / "run" / "dpsgd").glob("round-*")
-    names = [*json.loads((path / "manifest.json").read_bytes())["files"]]
-    assert names == ["state.safetensors", "rows-00000.safetensors", "rows-00001.safetensors", "history.jsonl"]
-    nodes = [load_file(path / name)[f"{name.partition('.')[0]}.nodes"].tolist() for name in names[1:3]]
+    names = ["state.safetensors", *(one["file"] for one in manifest_of(path)["content"]["rows"])]
+    assert names == ["state.safetensors", "rows-00000.safetensors", "rows-00001.safetensors"]
+    nodes = [load_file(path / name)["rows.nodes"].tolist() for name in names[1:]]
     assert nodes == [[0, 3, 4], [1, 2, 5]]
     assert not [key for key in load_file(path / names[0]) if re.search(r"data\.x\b|x_init", key)]
 

@@ -210,7 +210,7 @@ def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path)
     if lost == "removed":
         shutil.rmtree(tmp_path / "va")
     else:
-        (tmp_path / "va" / f"round-{LOST:06d}" / "manifest.json").write_text("{")
+        (tmp_path / "va" / f"round-{LOST:06d}" / "state.safetensors").write_text("{")
     found = resumed(method, tmp_path)
     require_models(run(method, together(), small, rounds=ROUNDS, participation=AWAY), found)
 
@@ -234,7 +234,7 @@ def test_a_site_whose_checkpoints_are_all_damaged_is_named(tmp_path):
     method = methods.fedavg(epochs=1)
     stopped(method, tmp_path)
     before = {name: sorted((tmp_path / name).rglob("*")) for name in NAMES}
-    for path in (tmp_path / "va").glob("round-*/manifest.json"):
+    for path in (tmp_path / "va").glob("round-*/state.safetensors"):
         path.write_text("{")
     found = resumed(method, tmp_path)
     assert isinstance(found["va"], ValueError)

@@ -5,8 +5,9 @@ import logging
 import pytest
 import torch
 
+from graphcollab._base.packed import pack
 from graphcollab.sites.coordinator import Coordinator
-from graphcollab.sites.frame import Frame
+from graphcollab.sites.frame import KIND, VERSION, Frame
 from tests.sites.desk import Desk, commit
 
 ERROR = {"module": "builtins", "name": "ValueError", "subject": "", "message": "column 'age' is missing"}
@@ -87,8 +88,8 @@ def test_what_does_not_say_what_it_tells_is_refused_and_harms_nobody(desk):
 
 
 def answer_another_version(desk: Desk, site: str) -> Frame:
-    frame = Frame({"verb": "hello", "epoch": 0, "step": 0, "life": "1"}).pack()
-    return Frame.unpack(desk.coordinator.answer(site, frame.replace(b"graphcollab 1", b"graphcollab 2", 1)))
+    frame = pack(KIND, VERSION + 1, {"verb": "hello", "epoch": 0, "step": 0, "life": "1"}, {})
+    return Frame.unpack(desk.coordinator.answer(site, frame))
 
 
 def test_a_site_of_another_version_stops_a_run_that_has_not_begun_and_is_named():

@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from graphcollab.sites.frame import HEAD, MAGIC, Frame, FrameError, _digest
+from graphcollab._base.packed import BLANK, END, START, pack
+from graphcollab.sites.frame import KIND, Frame, FrameError, OtherVersionError
 from tests.raising import raises
+from tests.train.forged import sealed
 
 TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16]
 TYPES += [torch.int8, torch.uint8, torch.bool]
@@ -55,51 +58,75 @@ def test_a_cut_message_is_noticed(length):
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_refused(content):
-    for what in (content, MAGIC + content):
+    whole = Frame({}).pack()
+    for what in (content, whole[:8] + content, whole[:START] + content, sealed(whole[:END] + content)):
         with pytest.raises(FrameError):
             Frame.unpack(what)
 
 
-def forged(text: bytes, rest: bytes = b"") -> bytes:
+def forged(content: str, rest: bytes = b"", **tensors: list[Any]) -> bytes:
     """Return a frame whose checksum is right, whatever it says."""
-    return MAGIC + HEAD.pack(_digest(len(text), text + rest), len(text)) + text + rest
+    told = f'{{"sha256": "{BLANK.decode()}", "format": "{KIND}", "version": 1, "content": {content}}}'
+    kinds = {name: dict(zip(("dtype", "shape", "data_offsets"), one, strict=True)) for name, one in tensors.items()}
+    header = json.dumps({"__metadata__": {"graphcollab": told}, **kinds}, separators=(",", ":")).encode()
+    return sealed(len(header).to_bytes(8, "little") + header + rest)
+
+
+def test_forged_frames_are_frames_if_right():
+    assert Frame.unpack(forged('{"a": 1}', b"1234", **{"0": ["F32", [1], [0, 4]]})).about == {"a": 1}
 
 
 @pytest.mark.parametrize(
-    ("held", "rest"),
+    ("kind", "rest"),
     [
-        ([], b""),
-        ({"about": []}, b""),
-        ({"about": {}, "tensors": [["float32", [-1]]]}, b""),
-        ({"about": {}, "tensors": [["float32", [2**62, 2**62]]]}, b""),
-        ({"about": {}, "tensors": [["float32", [0, 2**70]]]}, b""),
-        ({"about": {}, "tensors": [["float32", [0, 2**62, 2**62]]]}, b""),
-        ({"about": {}, "tensors": [["float32", [2**61, 0]]]}, b""),
-        ({"about": {}, "tensors": [["float32", [1] * 1000]]}, b"1234"),
-        ({"about": {}, "tensors": [["float32", [10**4000, 10**4000]]]}, b""),
-        ({"about": {}, "tensors": [["float32", {"a": 1}]]}, b"1234"),
-        ({"about": {}, "tensors": [["float32", None]]}, b"1234"),
-        ({"about": {}, "tensors": [[["float32"], [1]]]}, b"1234"),
-        ({"about": {}, "tensors": [["bool", [2]]]}, b"\x01\x07"),
-        ({"about": {}, "tensors": [["float32", [1.0]]]}, b"1234"),
-        ({"about": {}, "tensors": [["float32", [True]]]}, b"1234"),
-        ({"about": {}, "tensors": [["object", [1]]]}, b"1234"),
-        ({"about": {}, "tensors": [["float32", "1"]]}, b"1234"),
-        ({"about": {}, "tensors": [["float32", [2]]]}, b"1234"),
-        ({"about": {}, "tensors": [["float32", [1]]]}, b"12345678"),
-        ({"about": {}, "tensors": [["complex64", [1]]]}, b"12345678"),
+        (["F32", [-1], [0, 0]], b""),
+        (["F32", [2**62, 2**62], [0, 0]], b""),
+        (["F32", [0, 2**70], [0, 0]], b""),
+        (["F32", [1] * 1000, [0, 4]], b"1234"),
+        (["F32", [10**4000, 10**4000], [0, 0]], b""),
+        (["F32", {"a": 1}, [0, 4]], b"1234"),
+        (["F32", None, [0, 4]], b"1234"),
+        ([["F32"], [1], [0, 4]], b"1234"),
+        (["F32", [1.0], [0, 4]], b"1234"),
+        (["F32", [True], [0, 4]], b"1234"),
+        (["OBJECT", [1], [0, 4]], b"1234"),
+        (["F32", "1", [0, 4]], b"1234"),
+        (["F32", [2], [0, 4]], b"1234"),
+        (["F32", [1], [0, 4]], b"12345678"),
+        (["F32", [1], [4, 8]], b"12345678"),
     ],
 )
-def test_a_forged_description_is_refused(held, rest):
+def test_forged_tensors_are_refused(kind, rest):
     with pytest.raises(FrameError):
-        Frame.unpack(forged(json.dumps(held).encode(), rest))
+        Frame.unpack(forged("{}", rest, **{"0": kind}))
+
+
+def test_booleans_are_zeros_and_ones():
+    (found,) = Frame.unpack(forged("{}", b"\x00\x07", **{"0": ["BOOL", [2], [0, 2]]})).tensors
+    assert found.view(torch.uint8).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("content", ["[]", "3", "null", "nothing", '{"a": '])
+def test_a_forged_description_is_refused(content):
+    with pytest.raises(FrameError):
+        Frame.unpack(forged(content))
+
+
+def test_tensors_of_other_names_are_refused():
+    with pytest.raises(FrameError):
+        Frame.unpack(forged("{}", b"1234", **{"1": ["F32", [1], [0, 4]]}))
+
+
+def test_messages_of_another_version_are_refused_by_name():
+    with raises("version", "message", kind=OtherVersionError):
+        Frame.unpack(pack(KIND, 2, {}, {}))
 
 
 def test_a_description_that_is_nested_without_end_is_refused():
     with pytest.raises(FrameError):
-        Frame.unpack(forged(b"[" * 100_000))
+        Frame.unpack(forged("[" * 100_000))
     for many, fits in ((99, True), (100, False), (500, False)):
-        text = b'{"about": {"value": ' + b"[" * many + b"]" * many + b'}, "tensors": []}'
+        text = '{"value": ' + "[" * many + "]" * many + "}"
         if fits:
             assert Frame.unpack(Frame.unpack(forged(text)).pack()).about["value"]
             continue

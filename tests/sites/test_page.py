@@ -115,7 +115,7 @@ def test_a_run_as_the_page_tells(tmp_path):
         said = type_(deployed, [second if word == "JOB_ID" else word for word in told["job wait"]])
         assert "FINISHED:COMPLETED" in said
         assert json.loads((hungary.private / "history.json").read_text())["rounds"] == [*range(1, ROUNDS + 1)]
-        assert (hungary.private / "models" / "manifest.json").exists()
+        assert (hungary.private / "models" / "models.safetensors").exists()
 
         project = page.project(SERVER, deployed.port, [*SITES, LATER])
         (deployed.folder / "project.yml").write_text(json.dumps(project))

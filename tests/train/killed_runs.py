@@ -135,7 +135,7 @@ def die():
 def killed_while_writing(call, place, work):
     """Do work in a process that is killed at a place of its n-th write of a checkpoint; tell whether it got there."""
     count, (write, flush, remove) = 0, (saver.write_checkpoint, saver.flush_folder, saver.remove_checkpoint)
-    write_manifest = checkpoint.write_manifest
+    write_new = checkpoint.write_new
 
     def writing(folder, *content):
         nonlocal count
@@ -149,10 +149,10 @@ def killed_while_writing(call, place, work):
         if count == call and place in ("half", "before rename"):
             die()
 
-    def writing_manifest(*content):
-        if count == call and place == "before the manifest":
+    def writing_file(*content):
+        if count == call and place == "before the file":
             die()
-        write_manifest(*content)
+        write_new(*content)
 
     def flushing(folder):
         if count == call and place == "after rename":
@@ -167,7 +167,7 @@ def killed_while_writing(call, place, work):
 
     def patched():
         saver.write_checkpoint, saver.flush_folder, saver.remove_checkpoint = writing, flushing, removing
-        checkpoint.write_manifest = writing_manifest
+        checkpoint.write_new = writing_file
         work()
 
     _, status = os.waitpid(spawn(patched), 0)
@@ -206,7 +206,7 @@ def by_writes(case, folder):
         (2, "history written"),
         (2, "while removing"),
         (2, "before rename"),
-        (2, "before the manifest"),
+        (2, "before the file"),
     ):
         kills += killed_while_writing(call, place, lambda: train(case, folder))
     return kills

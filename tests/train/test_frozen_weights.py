@@ -15,6 +15,7 @@ from graphcollab.report._terms import unequal_terms
 from graphcollab.train.fingerprint import weights_checksum
 from graphcollab.train.identity import identify_models
 from tests.raising import raises
+from tests.train.forged import manifest_of
 
 WIDTH = 400
 BASE_BYTES = 4 * (WIDTH * WIDTH + WIDTH)
@@ -202,8 +203,9 @@ def test_a_checksum_is_found_anew_where_a_tensor_was_written_to():
     assert weights_checksum({"a": uncounted}) != before
 
 
-def test_the_manifest_names_the_base_and_not_its_tensors(tmp_path):
+def test_a_checkpoint_names_the_base_and_not_its_tensors(tmp_path):
     train(adapted(width=6), tmp_path)
-    manifest = max(tmp_path.rglob("manifest.json"), key=lambda path: path.parent.name).read_text()
-    assert "frozen weights of architecture 0" in manifest
-    assert "1.weight" not in manifest
+    last = max(tmp_path.glob("round-*"), key=lambda path: path.name)
+    content = (last / "state.safetensors").read_bytes()
+    assert "frozen weights of architecture 0" in manifest_of(last)["content"]["about"]
+    assert b"1.weight" not in content

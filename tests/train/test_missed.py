@@ -7,15 +7,15 @@ import json
 
 import pytest
 import torch
-from safetensors.torch import save
 
 from graphcollab import methods
 from graphcollab.components.state import LOOP
 from graphcollab.persistence import History
 from graphcollab.testing import Scene
 from graphcollab.train import Finding, missed
-from graphcollab.train.missed import LENGTH, hand_over, take_over
+from graphcollab.train.missed import hand_over, take_over
 from tests.raising import raises
+from tests.train.forged import saying
 
 NAMES = tuple("abcdef")
 
@@ -75,8 +75,8 @@ def test_a_site_takes_over_nothing_but_what_everybody_may_know(monkeypatch, name
 
 
 def forged(code):
-    text = code if isinstance(code, bytes) else json.dumps(code).encode()
-    return LENGTH.pack(len(text)) + text + save({})
+    text = code.decode(errors="replace") if isinstance(code, bytes) else json.dumps(code)
+    return saying(f'{{"format": "{missed.KIND}", "version": {missed.VERSION}, "content": {text}}}', {})
 
 
 DATA = {"mapping": []}

@@ -33,7 +33,7 @@ def rewrite(folder, **fields):
         (plan,) = manifest["content"]["about"]["plans"]
         plan |= fields
 
-    for path in folder.glob("*/manifest.json"):
+    for path in folder.glob("*/state.safetensors"):
         change(path.parent, other)
 
 
