@@ -14,7 +14,7 @@ from tests.testing.lockstep import begin, in_lockstep
 from tests.testing.planes import OWNERS, hide
 
 # Models come along edges once, whoever reads them (swap), or are summed (reduce). Beyond that:
-# - CGA and FC: the answers, and which are of no use (tell);
+# - CGA and FC: the answers;
 # - CoBo: the gradients of pairs, and their products (both to the other end alone);
 # - `directed`: the weights of senders that choose their receivers (tell);
 # - DAC: what the peers know, and whom everybody meets next (concat), which all that draw peers tell;
@@ -22,7 +22,7 @@ from tests.testing.planes import OWNERS, hide
 # - IFCA: which center every node has chosen (gather);
 # - meta-L2C: gradients of the encoders and losses, in one (reduce).
 MEETINGS = {
-    "cga": ["swap", "swap", "gather"],
+    "cga": ["swap", "swap"],
     "cobo": ["swap", "swap", "swap"],
     "dac": ["swap", "gather", "gather"],
     "dfedavgm": ["swap"],
@@ -30,7 +30,7 @@ MEETINGS = {
     "ditto": ["all_reduce"],
     "dpfl": ["swap"],
     "dpsgd": ["swap"],
-    "fc": ["swap", "swap", "gather"],
+    "fc": ["swap", "swap"],
     "fedamp": ["swap"],
     "fedavg": ["all_reduce"],
     "fedavg_finetuned": ["all_reduce"],

@@ -28,8 +28,7 @@ class Combine(Piece, ABC):
 
         Args:
             own: Gradients of the node's own data, one per receiver, [R, P].
-            others: Gradients of the data of its m neighbors, at the same model, [R, m, P]. They may hold non-finite
-                numbers; the result for such a receiver is not used.
+            others: Gradients of the data of its m neighbors, at the same model, [R, m, P].
             sizes: Number of columns of every parameter tensor among the P.
         """
 

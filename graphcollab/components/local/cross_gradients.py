@@ -12,16 +12,19 @@ import torch
 from torch import Tensor
 from torch_geometric.data import Data
 
+from graphcollab._base.checks import issue
 from graphcollab._base.device import beside, pick, read
+from graphcollab._base.naming import setting
 from graphcollab._base.piece import Field, Readers
 from graphcollab._base.settings import Count
 from graphcollab.components.allowed import require_both_ways
 from graphcollab.components.at_work import edges_in_use
 from graphcollab.components.env import Env
+from graphcollab.components.guard import cure
 from graphcollab.components.local.combine import Combine
 from graphcollab.components.local.fit import Fit
 from graphcollab.components.slots import Local
-from graphcollab.engine import SGD, Rows
+from graphcollab.engine import SGD, NonFiniteLossError, Rows
 from graphcollab.engine.optimizer import RowOptimizer, as_row_optimizer
 from graphcollab.engine.stack import Stacks
 from graphcollab.transforms._edges import edge_keys
@@ -45,11 +48,8 @@ class CrossGradients(Local):
 
     Node i asks j if j serves and i trains and serves; late models get no answers, and their nodes step along their own
     gradients. Nodes that do not train keep model, state and weights. A node whose own batch has a non-finite loss or
-    gradient has ``bad_step`` 0, as under `Fit`; it asks no node and is asked by none. If an answer is not finite
-    although all own gradients are, the model or the data is to blame: of the two nodes, the one with the larger share
-    of such answers among those it got or gave (if equal, the one with more of them; else the node of the model). Its
-    ``bad_step`` is 0 too, and if it is the node of the model, it steps along its own gradient; other nodes leave out
-    the non-finite answers.
+    gradient has ``bad_step`` 0, as under `Fit`. A non-finite answer stops the run; with ``on_nonfinite="isolate"`` the
+    own gradient counts in its place, with a warning, and between sites its sender counts as away for the receiver.
 
     Cross-gradients exist for a few receivers at a time, one chunk of the engine's plans in total; those of one receiver
     exist together, whatever their number.
@@ -79,15 +79,10 @@ class CrossGradients(Local):
     mixed: bool = False
 
     crosses: ClassVar[bool] = True
-    keeps: ClassVar[tuple[Field, ...]] = (
-        *Fit.keeps,
-        Field("answers", "per_node", "mask: whose own gradient was finite, who may ask and be asked", "round"),
-        Field("answers_lost", "per_edge", "mask: which answers were of no use, as they were not finite", "round"),
-    )
+    keeps: ClassVar[tuple[Field, ...]] = Fit.keeps
     travels: ClassVar[str] = "every node's part to its neighbors, and back the gradients that their data have there"
     told: ClassVar[Readers] = {
         "listeners": "its model, and the gradient of a batch of its samples at theirs",
-        "everybody": "whether its gradient is finite, and which answers were not",
     }
 
     def __post_init__(self) -> None:
@@ -110,47 +105,29 @@ class CrossGradients(Local):
     def __call__(self, data: Data, env: Env) -> Data:
         taken, gradients, own = self._own_gradients(data, env)
         able, (sender, receiver) = taken.bad_step < 0, data.edge_index
-        rests = data.edge_weight.to(own.dtype).masked_fill(data.trains[receiver], 0)
-        direction, weight = own.clone(), rests.clone()
-        share = torch.ones(data.num_nodes, dtype=own.dtype)
+        weight = data.edge_weight.to(own.dtype).masked_fill(data.trains[receiver], 0)
+        direction, share = own.clone(), torch.ones(data.num_nodes, dtype=own.dtype)
         sizes = [math.prod(shape) for shape in data.x.specs[0].part_layout(self.part)]
         chunk = min(plan.chunk for plan in env.engine.plans)
-
-        def combine(asked: Tensor) -> Tensor:
-            """Set the directions of receivers; return which answers were not finite, mask [E]: these are set anew."""
-            bad, combined, found = torch.zeros_like(receiver, dtype=torch.bool), [], []
-            for edges in _by_receiver(receiver, asked, chunk):
-                nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
-                some = (env.plane.is_local(nodes) & able[nodes]).nonzero().flatten()
-                nodes, edges, others = nodes[some], edges[some], pick(others, some)
-                place = beside(data.x.place(nodes), own)
-                finite = torch.isfinite(_squares(others))
-                direction[place], coefficient = self.combine(own[place], others, sizes)
-                combined.append(edges)
-                found += [finite, coefficient]
-            numbers = read(*found)
-            for edges, finite, coefficient in zip(combined, numbers[::2], numbers[1::2], strict=True):
-                bad[edges[~finite]] = True
-                coefficient = coefficient.to(own.dtype)
-                share[receiver[edges[:, 0]]], weight[edges] = coefficient[:, 0], coefficient[:, 1:]
-            return bad
-
-        asked = self._asked(data, torch.ones_like(data.trains))
-        bad, taken.answers = self._tell(combine(asked), able, data, env)
-        answered = self._asked(data, taken.answers)
-        bad = answered[bad[answered]]
-        taken.answers_lost = torch.zeros_like(receiver, dtype=torch.bool).index_fill(0, bad, True)
-        if len(bad) or len(answered) < len(asked):
-            blamed = bad[:0] if env.plane.cross_silo else _to_blame(data, answered, bad)
-            if env.plane.cross_silo:  # a site cannot accuse another: it counts as away for those that found it out
-                env.plane.refuse(sender[bad[env.plane.is_local(receiver[bad])]])
-            taken.bad_step = taken.bad_step.index_fill(0, blamed, 0)
-            anew = receiver[torch.cat([bad, asked[~torch.isin(asked, answered)]])].unique()
-            place = beside(data.x.place(anew[env.plane.is_local(anew)]), own)
-            direction[place], share[anew] = own[place], 1
-            weight = torch.where(torch.isin(receiver, anew), rests, weight)
-            again = torch.isin(receiver[answered], anew) & ~torch.isin(answered, bad)
-            combine(answered[again & ~torch.isin(receiver[answered], blamed)])
+        asked, combined, found = self._asked(data), [], []
+        for edges in _by_receiver(receiver, asked, chunk):
+            nodes, others = receiver[edges[:, 0]], self._answers(data, env, edges)
+            some = (env.plane.is_local(nodes) & able[nodes]).nonzero().flatten()
+            nodes, edges, others = nodes[some], edges[some], pick(others, some)
+            place = beside(data.x.place(nodes), own)
+            lost = ~torch.isfinite(_squares(others))
+            torch.where(lost[..., None], own[place][:, None], others, out=others)
+            direction[place], coefficient = self.combine(own[place], others, sizes)
+            combined.append(edges)
+            found += [lost, coefficient]
+        numbers = read(*found)
+        bad = asked[:0]
+        for edges, lost, coefficient in zip(combined, numbers[::2], numbers[1::2], strict=True):
+            mine, theirs = coefficient.to(own.dtype).tensor_split([1], 1)
+            share[receiver[edges[:, 0]]] = mine[:, 0] + theirs.masked_fill(~lost, 0).sum(1)
+            weight[edges] = theirs.masked_fill(lost, 0)
+            bad = torch.cat([bad, edges[lost]])
+        self._report(data, env, bad)
         own_edge = (sender == receiver) & data.trains[receiver]
         taken.edge_weight = torch.where(own_edge, share[receiver], weight)
         taken = self._count(taken, env, asked)
@@ -195,17 +172,27 @@ class CrossGradients(Local):
         """Return losses, gradients and buffers of the round's batches."""
         return env.engine.batch_gradient(rows, seed=env.seed, round_=data.round, batch_size=self.batch_size, part=part)
 
-    def _asked(self, data: Data, answers: Tensor) -> Tensor:
-        """Return the edges whose receivers ask their senders, [A], given the nodes with finite own gradients, [K]."""
+    def _asked(self, data: Data) -> Tensor:
+        """Return the edges whose receivers ask their senders, [A]."""
         sender, receiver = data.edge_index
-        answers = data.serves & answers
-        return ((sender != receiver) & answers[sender] & (answers & data.trains)[receiver]).nonzero().flatten()
+        asks = data.serves[sender] & (data.serves & data.trains)[receiver]
+        return ((sender != receiver) & asks).nonzero().flatten()
 
-    def _tell(self, bad: Tensor, finite: Tensor, data: Data, env: Env) -> tuple[Tensor, Tensor]:
-        """Publish what receivers know of edges, mask [E], and nodes of themselves, [K]; return both."""
-        owner = torch.cat([data.edge_index[1], torch.arange(data.num_nodes)])
-        told = env.plane.broadcast(torch.cat([bad, finite]), owner)
-        return told[: len(bad)], told[len(bad) :]
+    def _report(self, data: Data, env: Env, lost: Tensor) -> None:
+        """Stop the run at lost answers, name them, or between parties refuse the senders, given their edges."""
+        if env.plane.cross_silo:  # the sender counts as away for those that found it out
+            env.plane.refuse(data.edge_index[0, lost])
+        elif len(lost):
+            sender, receiver = (env.engine.tasks.names[node] for node in data.edge_index[:, lost[0]].tolist())
+            subject = f"node {sender!r}"
+            what = f"{sender}: the gradient of its data at the model of {receiver} is not finite"
+            if not env.isolate:
+                raise NonFiniteLossError(
+                    subject,
+                    f"{what} in round {data.round}: {cure(env)}, check both",
+                    f", or let the own gradient count instead by {setting(on_nonfinite='isolate')}",
+                )
+            issue("diverged", subject, f"{what}: the own gradient of {receiver} counts instead")
 
     def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""
@@ -252,17 +239,6 @@ class CrossGradients(Local):
 def _squares(gradients: Tensor) -> Tensor:
     """Return squared norms; non-finite if inner products with the gradients are."""
     return torch.linalg.vector_norm(gradients, dim=-1, dtype=torch.float64).square()
-
-
-def _to_blame(data: Data, asked: Tensor, bad: Tensor) -> Tensor:
-    """Return the nodes to blame for bad answers among those along the asked edges."""
-    sender, receiver = data.edge_index[:, bad]
-    counts = [torch.bincount(end, minlength=data.num_nodes) for end in (sender, receiver)]
-    totals = [torch.bincount(end, minlength=data.num_nodes) for end in data.edge_index[:, asked]]
-    gave, got = counts[0][sender], counts[1][receiver]
-    of_gave, of_got = gave / totals[0][sender], got / totals[1][receiver]
-    more = (of_gave > of_got) | ((of_gave == of_got) & (gave > got))
-    return torch.where(more, sender, receiver).unique()
 
 
 def _by_receiver(receiver: Tensor, edges: Tensor, chunk: int) -> Iterator[Tensor]:
