@@ -43,13 +43,11 @@ ROOMS = {part for part in TIERS if "." in part}
 
 # The one file or folder that may import a library, for those that need care.
 SOLE_IMPORTER = {
-    "altair": "graphcollab/report/page/charts.py",
     "itables": "graphcollab/report/page/charts.py",
     "nvflare": "graphcollab/sites/flare/",
     "torch.distributed": "graphcollab/comm/",
     "torchvision": "graphcollab/_base/torchvision.py",
     "triton": "graphcollab/nn/functional/_triton.py",
-    "vl_convert": "graphcollab/report/page/charts.py",
 }
 
 # What may know how rows of other processes get here; all else goes through the operators of a `Plane`.

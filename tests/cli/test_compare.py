@@ -162,7 +162,7 @@ def test_without_matplotlib_there_are_no_figures(call, line, tmp_path, monkeypat
 
 
 def test_without_the_libraries_of_pages_all_else_is_written(call, line, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "altair", None)
+    monkeypatch.setitem(sys.modules, "itables", None)
     done = call(*line, "--out", "report")
     assert done.exit_code == 0
     assert "report.html" in done.stderr

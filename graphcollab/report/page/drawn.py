@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -21,16 +18,15 @@ from graphcollab.analysis.metrics.probabilities import BINS, confidences
 from graphcollab.analysis.trial import Trial
 from graphcollab.data.losses import predicted_by
 from graphcollab.report._terms import curves_of, in_common
-from graphcollab.report.page.charts import Chart, Section, altair, calibration_chart, cells, curve_chart, finished
+from graphcollab.report.page.charts import Chart, Section, drawn
 from graphcollab.report.values import Cell, Table, count_cell, in_cell, mean_cell, number, number_cell, shown_in
 from graphcollab.train import Result
 
-SAID = (
-    "A row is a site that listens (receiver), a column one that is listened to (sender); the darker, the larger the "
-    "weight. Where all rounds were recorded, a slider moves through them."
-)
-MOST_NODES, MOST_ROUNDS = 60, 50
-MOST_CELLS = 60_000  # maximum for all graphs of a page together
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+SAID = "A row is a site that listens (receiver), a column one that is listened to (sender)."
+MOST_NODES, MOST_ROUNDS = 60, 4
 MOST_SENDERS = 12  # maximum per receiver, in the table
 MOST_POINTS = 200  # maximum per curve
 STOPPED = "Curves end elsewhere than the tables where runs return the models of an earlier evaluation."
@@ -44,43 +40,35 @@ CAPTION = (
 )
 
 
-class Weights(NamedTuple):
-    """Weights of nodes in some rounds, receivers in rows, [R, n, n]; whether nodes, rounds or weights are omitted."""
-
-    names: Sequence[str]
-    rounds: Sequence[int]
-    values: Tensor
-    fewer: bool
-
-
 def graph_section(last: Mapping[str, Result]) -> Iterator[Section]:
-    """Yield a section with a chart of every method whose nodes use weights of other nodes, if there are any."""
-    found = {name: weights_of(result, len(last)) for name, result in last.items()}
-    some = {name: one for name, one in found.items() if one is not None}
-    named = ((name, one, len(last[name].tasks.names)) for name, one in some.items())
-    charts = [_graph_chart(f"graph-{k}", *one) for k, one in enumerate(named)]
+    """Yield a section with the weights of every method whose nodes use models of other nodes, if there are any."""
+    charts = [chart for k, (name, result) in enumerate(last.items()) for chart in _graph(f"graph-{k}", name, result)]
     if charts:
         yield Section("graph", "Who listens to whom", [SAID], charts)
 
 
-def weights_of(result: Result, graphs_of_page: int = 1) -> Weights | None:
-    """Return the weights of a run to show; None if no node uses another node's model."""
+def _graph(place: str, name: str, result: Result) -> Iterator[Chart]:
+    """Yield the weights in up to four recorded rounds, of the nodes with the largest weights if there are many."""
+    from graphcollab.report.figures.heatmaps import weight_heatmaps
+
     names, graph = result.tasks.names, result.graph()
     graphs = dict(result.history.graphs) or {result.data.round: (graph.edge_index, graph.edge_weight)}
     edges = {r: _between(*graphs[r]) for r in sorted(graphs)}
     if not any(weight.numel() for _, weight in edges.values()):
-        return None
+        return
     sums = [torch.bincount(end, w.double(), minlength=len(names)) for index, w in edges.values() for end in index]
     chosen = torch.stack(sums).sum(0).argsort(descending=True, stable=True)[:MOST_NODES].sort().values
-    largest = max(1, *(min(w.numel(), len(chosen) ** 2) for _, w in edges.values()))
-    room = min(MOST_ROUNDS, len(edges), max(1, MOST_CELLS // (graphs_of_page * largest)))
-    places = torch.linspace(len(edges) - 1, 0, room).round().long().flip(0).tolist()  # includes the last round
+    places = torch.linspace(0, len(edges) - 1, min(MOST_ROUNDS, len(edges))).round().long().tolist()
     rounds = [[*edges][place] for place in places]
-    parts = [subgraph(chosen, *edges[r], relabel_nodes=True, num_nodes=len(names)) for r in rounds]
-    values = torch.cat([to_dense_adj(e.flip(0), edge_attr=w, max_num_nodes=len(chosen)) for e, w in parts])
-    unknown = any(bool(weight.isnan().any()) for _, weight in graphs.values())
-    fewer = unknown or len(chosen) < len(names) or len(rounds) < len(graphs)
-    return Weights([names[k] for k in chosen.tolist()], rounds, values, fewer)
+    shown, last = [names[k] for k in chosen.tolist()], rounds[-1]
+    among = partial(subgraph, chosen, relabel_nodes=True, num_nodes=len(names))
+    kept = {r: among(*(part.cpu() for part in graphs[r])) for r in rounds}
+    figure = weight_heatmaps(kept, len(shown), names=[*map(in_cell, shown)])
+    heard, weight = among(*edges[last])
+    weights = to_dense_adj(heard.flip(0), edge_attr=weight, max_num_nodes=len(shown))[0]
+    table = _listeners(f"{name}: weights in round {last}, the largest of each site", shown, weights)
+    fewer = f" Shown are {len(shown)} of {len(names)} sites, those with the largest weights."
+    yield drawn(place, f"{name}: who listens to whom.{fewer * (len(shown) < len(names))}", figure, table)
 
 
 def _between(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
@@ -89,55 +77,20 @@ def _between(edges: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     return edges[:, some], weights[some]
 
 
-def _graph_chart(place: str, name: str, one: Weights, count: int) -> Chart:
-    alt = altair()
-    names, first, last = [*map(in_cell, one.names)], one.rounds[0], one.rounds[-1]
-    slider = alt.binding_range(min=first, max=last, step=1, name="round ") if first < last else alt.Undefined
-    base = alt.Chart(_as_csv(one)).transform_filter("datum.r <= at && at < datum.u")
-    for field, index in (("to", "i"), ("by", "j")):
-        base = base.transform_calculate(**{field: f"{json.dumps(names)}[datum.{index}]"})
-    base = base.transform_calculate(text="format(datum.value, ',.3~r')", short="format(datum.value, '.2f')")
-    most = float(one.values.max())
-    scale = alt.Scale(scheme="blues", domain=[0, most])
-    chart = cells(base, names, ("receiver", "sender", "weight"), scale, f"datum.value > {0.6 * most}")
-    title = alt.TitleParams(text=alt.expr("'round ' + at"))
-    chart = chart.add_params(alt.param(name="at", value=last, bind=slider)).properties(title=title)
-    fewer = (
-        f" Shown are {len(names)} of {count} sites, those with the largest weights, {len(one.rounds)} rounds, and the "
-        "weights that are known here."
-    )
-    return finished(chart, place, f"{name}: who listens to whom.{fewer * one.fewer}", _table(name, one))
-
-
-def _as_csv(one: Weights) -> object:
-    """Return weights as comma-separated text, a fraction of the size of JSON; each is valid until the next round."""
-    alt = altair()
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    fields = ("r", "u", "i", "j", "value")
-    writer.writerow(fields)
-    for r, until, values in zip(one.rounds, [*one.rounds[1:], one.rounds[-1] + 1], one.values, strict=True):
-        pairs = zip(values.nonzero().tolist(), values[values > 0].tolist(), strict=True)
-        writer.writerows((r, until, i, j, f"{weight:.3g}") for (i, j), weight in pairs)
-    return alt.InlineData(text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=dict.fromkeys(fields, "number")))
-
-
-def _table(name: str, one: Weights) -> Table:
-    """Return the weights of the last round, one row per receiver."""
-    values, rows = one.values[-1], []
-    for k, node in enumerate(one.names):
-        senders = values[k].argsort(descending=True, stable=True)[:MOST_SENDERS].tolist()
-        heard = ", ".join(f"{one.names[j]} {number(float(values[k, j]), 3)}" for j in senders if values[k, j] > 0)
-        rows.append([Cell(node), count_cell(int((values[:, k] > 0).sum())), Cell(heard or "nobody")])
-    return Table(
-        ["site", "listeners", "listens to"],
-        rows,
-        caption=f"{name}: weights in round {one.rounds[-1]}, the largest of each site",
-    )
+def _listeners(caption: str, names: Sequence[str], weights: Tensor) -> Table:
+    """Return a row for every receiver of weights [n, n]: how many listen to it, and to whom it listens."""
+    rows = []
+    for k, node in enumerate(names):
+        senders = weights[k].argsort(descending=True, stable=True)[:MOST_SENDERS].tolist()
+        heard = ", ".join(f"{names[j]} {number(float(weights[k, j]), 3)}" for j in senders if weights[k, j] > 0)
+        rows.append([Cell(node), count_cell(int((weights[:, k] > 0).sum())), Cell(heard or "nobody")])
+    return Table(["site", "listeners", "listens to"], rows, caption=caption)
 
 
 def curve_section(comparison: Comparison) -> Iterator[Section]:
     """Yield a section with the metric of every method over rounds or steps, if anything was evaluated."""
+    from graphcollab.report.figures.curves import accuracy_curves
+
     curves, over = curves_of(comparison)
     scale, digits, unit = shown_in(comparison.share, 2)
     what, rows = f"mean test {comparison.metric}{unit}", []
@@ -151,7 +104,11 @@ def curve_section(comparison: Comparison) -> Iterator[Section]:
         stopped = any(_stopped(trial) for trials in comparison.chosen.values() for trial in trials if not trial.failure)
         caption = f"{what} over {over}; bands are one standard deviation over seeds up and down. {STOPPED * stopped}"
         table = Table(["method", over, what], rows, caption=what)
-        yield Section("curves", f"Test {comparison.metric} over time", charts=[curve_chart("accuracy", caption, table)])
+        yield Section(
+            "curves",
+            f"Test {comparison.metric} over time",
+            charts=[drawn("accuracy", caption, accuracy_curves(comparison), table)],
+        )
 
 
 def _stopped(trial: Trial) -> bool:
@@ -172,10 +129,19 @@ def calibration_section(last: Mapping[str, Result]) -> Iterator[Section]:
     ]
     columns = ["method", "samples", "predicted probability (%)", "share that was right (%)"]
     if rows:
-        chart = calibration_chart("calibration", CAPTION, Table(columns, rows, caption=TITLE))
-        yield Section("calibration", TITLE, charts=[chart])
+        table = Table(columns, rows, caption=TITLE)
+        yield Section("calibration", TITLE, charts=[drawn("calibration", CAPTION, _calibration(table), table)])
     elif some:
         yield Section("calibration", TITLE, [LEFT_OUT])
+
+
+def _calibration(table: Table) -> Figure:
+    from graphcollab.report.figures.bars import calibration_curves
+
+    found: dict[str, list[list[float | None]]] = {}
+    for name, *numbers in table.rows:
+        found.setdefault(name.text, []).append([cell.value for cell in numbers])
+    return calibration_curves({name: torch.tensor(rows) for name, rows in found.items()}, table.columns[2:])
 
 
 def _between_parties(result: Result) -> bool:

@@ -17,7 +17,7 @@ from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.metrics.scores import AnyMetrics
 from graphcollab.comm import is_main_process
 from graphcollab.report.description import Description
-from graphcollab.report.page.charts import Content, Section, altair, libraries
+from graphcollab.report.page.charts import Content, Section, libraries
 from graphcollab.report.page.sections import content_of_benefit, content_of_comparison, content_of_description
 from graphcollab.report.tables import versions
 from graphcollab.report.values import Cell, Table, shown
@@ -69,7 +69,7 @@ def page(
         ModuleNotFoundError: If a library is not installed; the message says what to install.
         ValueError: If no method has the reference's name, or there is nothing to show.
     """
-    altair()  # fail before any work is lost
+    libraries()  # fail before any work is lost
     if isinstance(found, Benefit):
         content = content_of_benefit(found, title, source)
     elif isinstance(found, Description):
@@ -98,12 +98,10 @@ def _written(content: Content, commands: Sequence[str]) -> str:
     sections = [*content.sections, *[repeat] * bool(commands)]
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, finalize=_finalized)
     environment.filters |= {"fitted": fitted}
-    specs = {chart.name: in_print(chart.spec) for section in sections for chart in section.charts}
     return environment.from_string(_beside("template.html")).render(
         page=content,
         most=MOST_SAID,
         sections=sections,
-        specs=specs,
         style=_beside("style.css"),
         made=f"Written on {date.today().isoformat()} by {', '.join(map(' '.join, versions().items()))}.",
         **libraries(),
@@ -127,15 +125,6 @@ def _finalized(value: Any) -> Any:
     if isinstance(value, Finding):
         value = str(value)
     return printable(value) if type(value) is str else value
-
-
-def in_print(spec: Any) -> Any:
-    """Return JSON with every text made `printable`."""
-    if isinstance(spec, dict):
-        return {in_print(name): in_print(one) for name, one in spec.items()}
-    if isinstance(spec, list):
-        return [in_print(one) for one in spec]
-    return printable(spec) if isinstance(spec, str) else spec
 
 
 def _beside(name: str) -> str:

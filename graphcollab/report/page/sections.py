@@ -15,7 +15,7 @@ from graphcollab.report.benefit_answer import benefit_findings
 from graphcollab.report.benefit_table import benefit_values, gain_cell, of_metric, scale_of, sites_of_benefit, way_of
 from graphcollab.report.comparison_answer import comparison_findings, details_of, doubts_about, last_results
 from graphcollab.report.description import Description, columns_described, sites_described, summary
-from graphcollab.report.page.charts import Chart, Content, Section, gain_chart, matrix_chart
+from graphcollab.report.page.charts import Chart, Content, Section, drawn
 from graphcollab.report.page.drawn import calibration_section, curve_section, graph_section
 from graphcollab.report.site_table import site_table, sites_of_comparison
 from graphcollab.report.tables import paired_table, results_table
@@ -100,7 +100,11 @@ def _gains(benefit: Benefit, place: int) -> Iterator[Chart]:
         "axis is drawn at its end."
     )
     if rows:
-        yield gain_chart(f"gains-{place}", caption, Table(["site", "by", what], rows, caption=what))
+        from graphcollab.report.figures.bars import gain_bars
+
+        gains = {way.text: {site.text: gain for site, by, gain in rows if by == way} for _, way, _ in rows}
+        table = Table(["site", "by", what], rows, caption=what)
+        yield drawn(f"gains-{place}", caption, gain_bars(gains, what), table)
 
 
 def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
@@ -112,11 +116,15 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
     what = f"gain{unit if benefit.relative else f', {of_metric(benefit)}'}"
     caption = (
         f"What each site gains by each other when the two collaborate alone ({what}), of {len(names)} of "
-        f"{len(benefit.names)} sites. Blue is a gain, orange a loss; pairs that were not tried are empty."
+        f"{len(benefit.names)} sites. Purple is a gain, orange a loss; pairs that were not tried are empty."
     )
     table = Table(["who", "by whom", what], rows, caption=what)
     if rows and not benefit.by_constants("pairs"):  # constants say nothing about single pairs
-        yield matrix_chart(f"matrix-{place}", caption, names, table)
+        from graphcollab.report.figures.bars import gain_matrix
+
+        scale = scale_of(benefit)[0]
+        found = scale * benefit.matrix[: len(names), : len(names)]
+        yield drawn(f"matrix-{place}", caption, gain_matrix(found, names, what), table)
 
 
 def _settings(benefit: Benefit) -> str:

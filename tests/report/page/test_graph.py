@@ -1,4 +1,4 @@
-"""The graph of who listens to whom: what is shown of many nodes and rounds, and the rows of its matrix."""
+"""The graph of who listens to whom: what is shown of many nodes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from graphcollab.report.page.drawn import MOST_NODES, Weights, _as_csv, weights_of
+from graphcollab.report.page.drawn import MOST_NODES, graph_section
 
 
 def _result(count: int, rounds: range) -> SimpleNamespace:
@@ -22,20 +22,15 @@ def _result(count: int, rounds: range) -> SimpleNamespace:
 
 @pytest.mark.parametrize(("count", "rounds"), [(3, range(1, 2)), (60, range(1, 120)), (80, range(4, 8))])
 def test_the_nodes_with_the_largest_weights_and_the_last_round_are_shown(count, rounds) -> None:
-    found = weights_of(_result(count, rounds))
+    (section,) = graph_section({"l2c": _result(count, rounds)})
+    (chart,) = section.charts
     shown = min(count, MOST_NODES)
-    assert found.names == [f"n{k}" for k in range(count - shown, count)]
-    assert found.rounds[-1] == rounds[-1]
-    assert (len(found.rounds), found.fewer) == (min(len(rounds), 50), count > MOST_NODES or len(rounds) > 50)
-    above = torch.diagonal(found.values[-1], offset=1)  # sender k + 1 in the row of receiver k
-    assert above.tolist() == pytest.approx([k / count for k in range(count - shown, count - 1)])
+    cells = [[cell.text for cell in row] for row in chart.table.rows]
+    assert [row[0] for row in cells] == [f"n{k}" for k in range(count - shown, count)]
+    assert f"in round {rounds[-1]}," in chart.table.caption
+    assert ("Shown are" in chart.caption) == (count > MOST_NODES)
+    assert cells[-2][2] == f"n{count - 1} {(count - 2) / count:.3f}"
 
 
 def test_nobody_listens_to_anybody_else() -> None:
-    assert weights_of(_result(1, range(1, 2))) is None
-
-
-def test_a_round_holds_until_the_next_that_is_shown() -> None:
-    weights = torch.tensor([[[0.0, 0.5], [1 / 3, 0.0]], [[0.0, 0.0], [0.125, 0.0]]])
-    text = _as_csv(Weights(["a", "b"], [2, 6], weights, False)).values
-    assert text.splitlines() == ["r,u,i,j,value", "2,6,0,1,0.5", "2,6,1,0,0.333", "6,7,1,0,0.125"]
+    assert [*graph_section({"local": _result(1, range(1, 2))})] == []

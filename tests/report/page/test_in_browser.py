@@ -23,8 +23,7 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
 ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--window-size=1280,900")
-CELLS = ".mark-rect.role-mark path"
-DRAWN = "const d = document.documentElement.dataset; return d.drawn === 'yes' && d.sorted === 'yes'"
+DRAWN = "return document.documentElement.dataset.sorted === 'yes' && [...document.images].every(x => x.complete)"
 
 
 @pytest.fixture(scope="module")
@@ -72,26 +71,10 @@ def _column(table: Any, n: int) -> list[str]:
     return [row.find_elements(By.CSS_SELECTOR, "th, td")[n].text for row in rows]
 
 
-def _cells(browser: Any) -> list[str]:
-    return browser.execute_script(
-        "return [...document.querySelectorAll(arguments[0])].map(x => x.getAttribute('aria-label') || x.outerHTML)",
-        f"#chart-graph-0 {CELLS}",
-    )
-
-
 def test_nothing_is_red_and_nothing_leaves_the_page(opened: Any, written: Path) -> None:
     assert [entry for entry in opened.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
     away = {url for url in _requests(opened) if not url.startswith(("data:", "blob:"))}
     assert away == {written.as_uri()}
-
-
-def test_the_slider_moves_the_graph(opened: Any) -> None:
-    slider = opened.find_element(By.CSS_SELECTOR, "#controls-graph-0 input[type=range]")
-    assert (slider.get_attribute("min"), slider.get_attribute("max")) == ("1", "6")
-    last = _cells(opened)
-    assert last
-    _set(opened, slider, "1")
-    WebDriverWait(opened, 10).until(lambda b: _cells(b) != last)
 
 
 def test_tables_sort_by_number(opened: Any) -> None:
@@ -117,8 +100,9 @@ def test_many_nodes_are_found_by_name(browser: Any, tmp_path: Path) -> None:
 
 def test_a_benefit_is_drawn(browser: Any, found_benefit: Benefit, tmp_path: Path) -> None:
     _open(browser, report.page(found_benefit, tmp_path / "benefit.html"))
-    cells = browser.find_elements(By.CSS_SELECTOR, "#chart-matrix-0 .mark-rect.role-mark path")
-    assert len(cells) == 12
+    widths = browser.execute_script("return [...document.images].map(x => x.naturalWidth)")
+    assert len(widths) == 2
+    assert all(widths)
     assert [entry for entry in browser.get_log("browser") if entry["level"] in ("SEVERE", "WARNING")] == []
 
 
@@ -130,25 +114,6 @@ def test_the_page_fits_its_width(opened: Any, width: int) -> None:
         assert opened.execute_script("return document.documentElement.scrollWidth") <= width
     finally:
         opened.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-
-
-def test_legends_are_not_cut_off_on_a_phone(browser: Any, tmp_path: Path) -> None:
-    found = compared([f"clinic {n}" for n in range(14)], rounds=2, seeds=1)
-    _open(browser, report.page(found, tmp_path / "p.html"))
-    ends = (
-        "return [...document.querySelectorAll('.role-legend')]"
-        ".map(x => x.getBoundingClientRect().right - x.closest('svg').getBoundingClientRect().right)"
-    )
-    size = {"width": 390, "height": 900, "deviceScaleFactor": 1, "mobile": True}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    try:
-        browser.refresh()
-        WebDriverWait(browser, 60).until(lambda b: b.execute_script(DRAWN))
-        beyond = browser.execute_script(ends)
-        assert len(beyond) >= 3
-        assert max(beyond) <= 0
-    finally:
-        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 
 def test_names_do_not_break_within_a_word(browser: Any, tmp_path: Path) -> None:
@@ -172,7 +137,7 @@ def test_names_do_not_break_within_a_word(browser: Any, tmp_path: Path) -> None:
 
 
 def test_charts_have_words_for_who_does_not_see_them(opened: Any) -> None:
-    told = "return [...document.querySelectorAll('.chart')].map(x => x.getAttribute('aria-label'))"
+    told = "return [...document.querySelectorAll('.chart')].map(x => x.alt)"
     labels = opened.execute_script(told)
     assert len(labels) == 3
     assert all(labels)
@@ -192,7 +157,7 @@ def test_a_browser_needs_no_mouse(opened: Any) -> None:
             break
     assert [one for one in reached if one[0] != "body" and one[2] == "none"] == []  # where the focus is, is seen
     kinds = {(tag, kind) for tag, kind, *_ in reached}
-    assert {("a", ""), ("input", "range"), ("select", "select-one"), ("summary", "")} <= kinds
+    assert {("a", ""), ("summary", "")} <= kinds
     assert any(one[3] == "th" for one in reached)  # titles by which tables are sorted
 
 
@@ -219,18 +184,13 @@ def test_on_paper_nothing_is_cut_or_hidden(browser: Any, tmp_path: Path) -> None
 
 
 def test_colors_follow_the_reader(opened: Any) -> None:
-    shown = (
-        "return ['body', '#chart-accuracy svg'].map(x => getComputedStyle(document.querySelector(x)).backgroundColor)"
-    )
-    drawn, found = "return document.documentElement.dataset.drawn", {}
-    for mode in ("light", "dark", "light"):
+    found = {}
+    for mode in ("light", "dark"):
         feature = {"name": "prefers-color-scheme", "value": mode}
         opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-        wanted = "dark" if mode == "dark" else "yes"
-        WebDriverWait(opened, 10).until(lambda b, wanted=wanted: b.execute_script(drawn) == wanted)
-        found[mode] = opened.execute_script(shown)
+        found[mode] = opened.execute_script("return getComputedStyle(document.body).backgroundColor")
     opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
-    assert [light != dark for light, dark in zip(found["light"], found["dark"], strict=True)] == [True, True]
+    assert found["light"] != found["dark"]
 
 
 def test_the_numbers_behind_a_chart_unfold(opened: Any) -> None:
