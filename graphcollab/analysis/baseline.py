@@ -54,8 +54,7 @@ def require_baseline(tasks: Tasks, names: Collection[str], baseline: str) -> Non
     if odd or (tasks.loss == "bce" and any(bool(((p.targets != 0) & (p.targets != 1)).any()) for p in pools)):
         raise UnsupportedError(
             "baseline",
-            "baseline='sklearn' fits linear models of numbers to a class of each row (loss 'cross_entropy' or 'bce') "
-            "or to amounts (loss 'mse') or counts (loss 'poisson'), which these tasks do not have: leave it out",
+            "baseline='sklearn' needs inputs of numbers, and a class, amount or count of each row: leave it out",
         )
 
 

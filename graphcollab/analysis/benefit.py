@@ -186,10 +186,8 @@ def _deal(tasks: Dealt, seeds: Iterable[int]) -> list[Tasks]:
     if tasks.split_given and not whole:
         raise ConflictError(
             "tasks",
-            "the tasks say which samples are for testing (split= or test=), and benefit would deal all samples anew, "
-            "also those that should stay together: give a function of the seed, with what rows belong to, lambda "
-            "seed: Tasks.from_frame(..., group='patient', seed=seed) without split=, or with other splits of your own; "
-            "if all samples may be dealt anew, lambda seed: graphcollab.analysis.resplit(tasks, seed)",
+            "the tasks say which samples are for testing (split= or test=), and benefit would deal all anew: give a "
+            "function, lambda seed: Tasks.from_frame(..., group='patient', seed=seed), or graphcollab.analysis.resplit",
         )
     if tasks.preparation is not None:
         issue(
@@ -226,8 +224,7 @@ def _require_settings(name: str, make: Make, wanted: Mapping[str, Any]) -> None:
     except TypeError as error:
         raise InvalidTypeError(
             f"method {name!r}",
-            f"method {name!r} cannot be made with {', '.join(wanted)}, by which benefit gives all methods the same "
-            f"work: give a function that takes them, and does not set them itself ({error})",
+            f"method {name!r} must take {', '.join(wanted)}, by which all get the same work: {error}",
         ) from error
 
 

@@ -54,8 +54,7 @@ def spend(
         if bool(method.local_steps(sizes, 1).isnan().any()):
             raise MissingError(
                 f"method {name!r}",
-                f"method {name!r} does not tell how many local steps it takes in a round: give its local piece a "
-                "method local_steps, or compare by budget='rounds'",
+                f"the local piece of {name!r} does not tell its local_steps in a round: compare by budget='rounds'",
             )
     work = max(_work(method, sizes, rounds) for _, method in made) if budget == "steps" else float(budget)
     many = [_rounds_of(name, method, sizes, work) for name, method in made]
@@ -72,15 +71,12 @@ def _rounds_of(name: str, method: Method | Phases, sizes: Tensor, work: float) -
     if (one := _work(method, sizes, 1)) > 2 * work:
         raise TooFewError(
             "budget",
-            f"a round of {name!r} is {one:g} local steps per site, mean over sites, more than the budget of {work:g} "
-            "allows, which is kept up to half a round: give a larger budget, or fewer steps or epochs in a round",
+            f"a round of {name!r} is {one:g} local steps per site, too many for the budget of {work:g}: enlarge it",
         )
     rounds = range(2, _MOST)
     enough = bisect_left(rounds, work, key=lambda many: _work(method, sizes, many))
     if enough == len(rounds):
         raise ContractError(
-            f"method {name!r}",
-            f"{name!r} takes no local steps, by the local_steps of its local piece, so no number of rounds makes "
-            f"{work:g} of them: correct local_steps, or compare by budget='rounds'",
+            f"method {name!r}", f"{name!r} takes no local steps, and not {work:g}: compare by budget='rounds'"
         )
     return min(rounds[enough] - 1, rounds[enough], key=lambda many: abs(_work(method, sizes, many) - work))

@@ -119,9 +119,7 @@ class Comparison:
         for name in (method, reference):
             for trial in self.failed(name):
                 raise MissingError(
-                    f"method {name!r}",
-                    f"{name!r} failed on seed {trial.seed} ({trial.failure}), so there is no difference to pair: leave "
-                    "the method out, or give it settings that work",
+                    f"method {name!r}", f"{name!r} failed on seed {trial.seed} ({trial.failure}): leave it out"
                 )
         ratio, _ = self.correction(over)
         return paired_difference(self.values(method, column), self.values(reference, column), confidence, ratio)
@@ -246,14 +244,10 @@ def _require_same_tasks(chosen: Mapping[str, Sequence[Trial]]) -> None:
     for name in others:
         if seeds[name] != seeds[first]:
             raise MismatchError(
-                "seeds",
-                f"{first!r} was run on the seeds {seeds[first]} and {name!r} on {seeds[name]}: differences are paired "
-                "over seeds, so they must be the same, in the same order",
+                "seeds", f"all must have the same seeds, got {seeds[first]} of {first!r} and {seeds[name]} of {name!r}"
             )
         for one, other in zip(chosen[first], chosen[name], strict=True):
             if one.tasks and other.tasks and one.tasks != other.tasks:
                 raise MismatchError(
-                    "tasks",
-                    f"{first!r} and {name!r} met different tasks on seed {one.seed} (nodes or samples differ): compare "
-                    "them on the same ones",
+                    "tasks", f"{first!r} and {name!r} must have the same nodes and samples on seed {one.seed}"
                 )

@@ -54,9 +54,7 @@ def map_in_processes(function: Callable[[T], R], items: Iterable[T], n_jobs: int
     """
     if launched():
         raise ConflictError(
-            "n_jobs",
-            f"n_jobs={n_jobs} starts processes, and this run has those of its launcher already, which play it "
-            "together: leave n_jobs out, or start the script without torchrun",
+            "n_jobs", f"n_jobs={n_jobs} starts processes, and this run has those of its launcher: leave n_jobs out"
         )
     threads, number_type = max(threads_here() // n_jobs, 1), torch.get_default_dtype()
     pool = joblib.Parallel(n_jobs, backend="loky", return_as="generator", max_nbytes=None)

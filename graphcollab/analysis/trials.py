@@ -79,9 +79,7 @@ class Trials:
         drawn = tasks_of(self.tasks, seed)
         if int(drawn.sizes("test").sum()) == 0:
             raise EmptyError(
-                "tasks",
-                "compare needs test samples, and no node has any: hold some out of a table or arrays by "
-                f"{setting(test_fraction=0.2)}, or give samples as test",
+                "tasks", f"compare needs test samples, and no node has any: give {setting(test_fraction=0.2)}"
             )
         first = [one for one in self.contestants if one.number == 0]
         if len(self.contestants) > len(first) and int(drawn.sizes("val").sum()) == 0:

@@ -267,9 +267,7 @@ class Builders:
         loss = "cox" if loss is None and event is not None else loss
         if (loss == "cox") != (event is not None) and not callable(loss):
             raise ConflictError(
-                "event",
-                f"event= names the column that says whether an event was seen, and loss='cox' is for times until then: "
-                f"give both, or none, got event={event!r} and loss={loss!r}",
+                "event", f"event= and loss='cox' go together, got event={event!r} and loss={loss!r}: give both, or none"
             )
         columns_of = (node, target, weight, group, columns, leave_out, categorical, declared)
         fitted = (pooled == "per_site", indicator_above, standardize_target, preparation, refit)

@@ -27,8 +27,7 @@ def refuse_impossible(target: str, numbers: np.ndarray, at: Callable[[int], str]
         row = int(odd.argmax())
         raise InvalidValueError(
             f"column {target!r}",
-            f"{at(row)} has {numbers[row]:g} in column {target!r}, and {setting(loss=loss)} is for "
-            f"{LOSSES[loss].needs}: correct it, or give {setting(loss='mse')} if they are other amounts",
+            f"{at(row)} has {numbers[row]:g} in column {target!r}, and {setting(loss=loss)} needs {LOSSES[loss].needs}",
         )
 
 
@@ -41,8 +40,7 @@ def read_events(name: str, values: np.ndarray, sites: Sites) -> np.ndarray:
         drop = f", or leave such rows out by {setting(drop_missing_target=True)}" * is_missing(one)
         raise InvalidValueError(
             f"column {name!r}",
-            f"{sites.at(row)} has {one!r} in column {name!r}, which says by 1 and 0 (or 2 and 1, or true "
-            f"and false) whether the event was seen: write it so{drop}",
+            f"{sites.at(row)} has {one!r} in column {name!r} of events: write 1 and 0, 2 and 1, true and false{drop}",
         )
     return values.astype(np.float64)
 
@@ -54,9 +52,7 @@ def coded(name: str | None, events: np.ndarray, every: Iterable[float]) -> tuple
         return events, []
     if 0 in numbers:
         raise InvalidValueError(
-            f"column {name!r}",
-            f"column {name!r} has 0 and 2, and says by 1 whether the event was seen: write 1 for the event that is to "
-            "be modeled, and 0 for rows in which it was not seen",
+            f"column {name!r}", f"column {name!r} of events has 0 and 2: write 1 where the event was seen, otherwise 0"
         )
     message = f"column {name!r} has 1 and 2: 2 is taken for rows in which the event was seen, 1 for others"
     return events - 1, [Finding("event-coding", f"column {name!r}", message)]

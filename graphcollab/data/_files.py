@@ -105,9 +105,7 @@ def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
         )
     if "" in names:
         raise FormatError(
-            subject,
-            f"{path}: column {names.index('')} has no name, and does not just number the rows: name it, or write the "
-            "file without it",
+            subject, f"{path}: column {names.index('')} has no name and does not number the rows: name it, or drop it"
         )
     if double := next((name for name in names if names.count(name) > 1), None):
         raise DuplicateError(subject, f"{path}: {names.count(double)} columns have the name {double!r}{headless}")

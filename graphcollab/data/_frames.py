@@ -152,16 +152,13 @@ def _class_weights(
         if not alone:
             raise UnsupportedError(
                 "class_weight",
-                f"{setting(class_weight='balanced')} counts the rows of every class, which sites do not tell each "
-                "other: give all of them the same weights, class_weight={class: weight}",
+                f"sites do not tell the counts that {setting(class_weight='balanced')} needs: give a weight by class",
             )
         counts = torch.bincount(labels.long(), weight, minlength=len(classes)).double()
         return tuple((counts.sum() / (counts > 0).sum() / counts).where(counts > 0, 1.0).tolist())
     if unknown := [one for one in given if one not in classes]:
         raise InvalidValueError(
-            "class_weight",
-            f"class_weight= names {unknown[0]!r}, and the classes of {prepared.target.name!r} are "
-            f"{few([*map(repr, classes)])}",
+            "class_weight", f"class_weight= names {unknown[0]!r}, and the classes are {few([*map(repr, classes)])}"
         )
     found = tuple(float(given.get(one, 1.0)) for one in classes)
     if not all(0 < one < math.inf for one in found):
@@ -173,9 +170,7 @@ def _refuse_one_class(target: str, one: Any, complete: bool) -> None:
     """Reject targets that are all equal, or only warn if other sites may have other values."""
     if complete:
         raise TooFewError(
-            f"column {target!r}",
-            f"column {target!r} has one class only, {str(one)!r}, so there is nothing to learn: add rows of another "
-            "class, or name another column by target=",
+            f"column {target!r}", f"column {target!r} has one class only, {str(one)!r}: add rows of another class"
         )
     issue(
         "quality",
@@ -192,8 +187,8 @@ def _require_fit(target: Column, loss: Any, metric: Any) -> None:
     if loss == "bce" and len(target.categories) != 2:
         raise ConflictError(
             "loss",
-            f"{setting(loss='bce')} is for two classes, and column {target.name!r} has {len(target.categories)}, "
-            f"{few(target.categories)}: use {setting(loss='cross_entropy')}, with a model of an output for each",
+            f"{setting(loss='bce')} is for two classes, and column {target.name!r} has {len(target.categories)}: use "
+            f"{setting(loss='cross_entropy')}",
         )
     if isinstance(metric, str):
         has = f"column {target.name!r} has {len(target.categories)}, {few(target.categories)}"

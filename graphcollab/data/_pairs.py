@@ -112,8 +112,7 @@ def _stacked(split: str, triples: Sequence[_Triple], names: Sequence[str]) -> tu
         if other is not None:
             raise MismatchError(
                 names[other],
-                f"{split!r}: {names[0]} has {what} of type {kinds[0]}, and {names[other]} of type {kinds[other]}: give "
-                "all nodes the same type, in the same units",
+                f"{split!r}: {what} must have one type, got {kinds[0]} of {names[0]}, {kinds[other]} of {names[other]}",
             )
     shapes = {tuple(x.shape[1:]) for x, *_ in triples}
     if len(shapes) > 1:
@@ -181,9 +180,7 @@ def _collated(samples: Dataset[Any], who: str) -> Any:
     if not isinstance(batch, list | tuple) or len(batch) != 2:
         count = f"{len(batch)} values" if isinstance(batch, list | tuple) else f"a {type(batch).__name__}"
         raise ShapeError(
-            who,
-            f"{who}: a dataset must yield pairs (input, target), got {count}; to give weights, let it yield dicts "
-            "with an entry 'weight'",
+            who, f"{who}: a dataset must yield pairs (input, target), or dicts to give weights, got {count}"
         )
     return tuple(batch)
 
@@ -219,11 +216,7 @@ def to_tensors(inputs: Any, targets: Any) -> tuple[Tensor, Tensor]:
     """Convert inputs to float32 (integers stay) and targets to int64 or float32, copying only if the type changes."""
     x, y = _tensor("inputs", inputs), _tensor("targets", targets)
     if x.dtype == torch.uint8:
-        raise ShapeError(
-            "inputs",
-            "inputs are of type uint8: divide images by 255, or make the numbers floating point to use them as they "
-            "are",
-        )
+        raise ShapeError("inputs", "inputs are of type uint8: make them floating point, and divide images by 255")
     return x.float() if x.is_floating_point() else x, y.float() if y.is_floating_point() else y.long()
 
 
@@ -243,9 +236,7 @@ def _tensor(name: str, values: Any) -> Tensor:
         return values
     if isinstance(values, Mapping) or (isinstance(values, tuple) and any(np.ndim(one) for one in values)):
         raise ShapeError(
-            name,
-            f"{name} are a {type(values).__name__} of {len(values)}: a sample has one tensor as its input; put several "
-            "side by side, and let the model divide them",
+            name, f"{name} must be one tensor, got a {type(values).__name__} of {len(values)}: put them side by side"
         )
     array = np.asarray(values)
     if array.dtype.kind not in "biuf":

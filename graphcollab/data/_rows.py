@@ -176,17 +176,11 @@ def _choose(table: pd.DataFrame, free: Sequence[str], how: TableSettings, named:
                 raise UnknownError(f"column {name!r}", no_column(name, table, argument))
             if name not in free:
                 raise ConflictError(
-                    f"column {name!r}",
-                    f"{argument} names {name!r}, which is the column of sites, targets or weights, or of splits, and "
-                    "so nothing to predict from: do not name it there",
+                    f"column {name!r}", f"{argument} names {name!r}, a column with another role: do not name it there"
                 )
     chosen = [name for name in free if name not in how.leave_out] if how.columns is None else [*how.columns]
     if not chosen:
-        raise EmptyError(
-            "columns",
-            f"there is no column to predict from: the columns are {', '.join(map(repr, table))}, of which one "
-            "names the sites, and one holds the targets",
-        )
+        raise EmptyError("columns", f"no column is left to predict from: the columns are {', '.join(map(repr, table))}")
     return chosen
 
 
@@ -198,8 +192,8 @@ def _refuse_missing(sites: Sites, values: np.ndarray, target: str) -> None:
         more = f", and {others} more of the {len(values)} rows {have} none" * bool(others)
         raise MissingError(
             f"column {target!r}",
-            f"{sites.at(int(missing.argmax()))} has no target in column {target!r}{more}: drop rows without a target, "
-            f"as {setting(drop_missing_target=True)} does",
+            f"{sites.at(int(missing.argmax()))} has no target in column {target!r}{more}: give "
+            f"{setting(drop_missing_target=True)}",
         )
 
 

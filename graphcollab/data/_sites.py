@@ -178,13 +178,12 @@ def _names_of(node: Any, where: str) -> list[str] | list[int]:
         if not is_missing(one):
             raise InvalidValueError(
                 "node",
-                f"row {row} has {one!r} as the name of its site{where}, and names must all be strings or all be whole "
-                "numbers: name another column, or mend the row",
+                f"row {row} has {one!r} as the name of its site{where}, no text or whole number: name another column",
             )
         raise MissingError(
             "node",
-            f"row {row} has no name of its site{where}, where nothing, or a word for a missing value such as NA, "
-            "is found: name it or drop the row" + f", or give {setting(drop_missing_target=True)}" * bool(where),
+            f"row {row} has no name of its site{where}: name it"
+            + f", or give {setting(drop_missing_target=True)}" * bool(where),
         )
     return listed if text else [*map(int, listed)]
 
@@ -228,8 +227,8 @@ def _refuse_divided(sites: Sites, splits: Mapping[str, Split], group: Tensor) ->
             at = int((before >= 0).nonzero()[0])
             raise ConflictError(
                 "group",
-                f"{sites.at(int(split.index[at]))} is for {name!r}, and others of its group for "
-                f"{list(splits)[int(before[at])]!r}: give all rows of a group the same split",
+                f"{sites.at(int(split.index[at]))} is for {name!r}, and others of its group are for "
+                f"{list(splits)[int(before[at])]!r}",
             )
         seen[group[split.index]] = place
 

@@ -281,8 +281,7 @@ class Preparation:
                 row = int((codes == names.index(others[0])).argmax())
                 raise ConflictError(
                     "site",
-                    f"row {row} is of site {others[0]!r} by column {self.node!r}, and site={site!r} was asked for: "
-                    f"give the rows of one site, or drop the column if they are all to be taken for rows of {site!r}",
+                    f"row {row} is of site {others[0]!r} by column {self.node!r}, and not of {site!r}: drop the column",
                 )
         return table
 
@@ -303,9 +302,8 @@ class Preparation:
         if str(site) not in self._place:
             raise UnknownError(
                 "site",
-                f"unknown site {str(site)!r}; {close(str(site), self.sites)}Known: {few(self.sites)}. Every site "
-                "has means of its own here, and a new one has none: fit them by Tasks.from_frame(..., "
-                "preparation=preparation, refit=True, pooled='per_site')",
+                f"unknown site {str(site)!r}; {close(str(site), self.sites)}Known: {few(self.sites)}. A new one needs "
+                "means of its own: Tasks.from_frame(..., preparation=preparation, refit=True, pooled='per_site')",
             )
         return self._place[str(site)]
 

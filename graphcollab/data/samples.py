@@ -42,8 +42,7 @@ def refuse_bad_weights(weight: Tensor, at: Callable[[int], str] = "sample {}".fo
     if len(bad):
         raise RangeError(
             "weight",
-            f"{at(int(bad[0]))} has the weight {float(weight[bad[0]]):g}{where}: weights must be finite and not "
-            "negative; 0 leaves a row out",
+            f"{at(int(bad[0]))} has the weight {float(weight[bad[0]]):g}{where}: give it a finite one from 0 on",
         )
 
 
@@ -74,8 +73,7 @@ class Pool:
             if self.weight.shape != (len(self),) or not self.weight.is_floating_point():
                 raise ShapeError(
                     "weight",
-                    f"{len(self)} samples have weights of shape {list(self.weight.shape)} and type "
-                    f"{self.weight.dtype}: each sample needs one floating-point number",
+                    f"weights must be floating point, [{len(self)}], got {self.weight.dtype} {list(self.weight.shape)}",
                 )
             refuse_bad_weights(self.weight)
         if self.group is not None and (self.group.shape != (len(self),) or self.group.is_floating_point()):

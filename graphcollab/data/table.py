@@ -53,7 +53,7 @@ def open_table(table: Any, node: str | None = None) -> pd.DataFrame:
             "sites", f"names of sites must differ by more than spaces around them, got {few([*map(repr, table)])}"
         )
     for site, part in parts.items():
-        if not len(part):
+        if not len(part) and len(parts) > 1:
             raise EmptyError(f"site {site!r}", f"site {site!r} has no rows: leave it out")
         if node in part and set(factorized(read_column(part, str(node)))[0]) - {site}:
             raise ConflictError(f"site {site!r}", f"the frame of site {site!r} has rows of others in column {node!r}")

@@ -92,10 +92,7 @@ class Tasks(Builders):
         if callable(self.metric) and getattr(self.metric, "higher_is_better", None) is None:
             name = getattr(self.metric, "__name__", type(self.metric).__name__)
             raise ContractError(
-                "metric",
-                f"metric {name} is a function that does not say whether larger values are better ones: give "
-                f"graphcollab.analysis.metrics.Metric.per_node({name!r}, higher_is_better, function), or set "
-                "the function's attribute higher_is_better to True or False",
+                "metric", f"metric {name} must say whether larger is better: set its attribute higher_is_better"
             )
         if isinstance(self.loss, type):
             raise SettingError(
@@ -152,8 +149,7 @@ class Tasks(Builders):
             if nothing:
                 raise EmptyError(
                     f"node {self.names[nothing[0]]!r}",
-                    f"{self._who(nothing)} without {name!r} samples whose weight is above 0: drop samples of weight 0, "
-                    "and leave such nodes out or give them others",
+                    f"{self._who(nothing)} without {name!r} samples whose weight is above 0: leave such nodes out",
                 )
 
     def __repr__(self) -> str:
@@ -230,9 +226,7 @@ class Tasks(Builders):
         """Return every node's true cluster, [K], numbered from 0; raise a ValueError if clusters are unknown."""
         if self.cluster is None:
             raise MissingError(
-                "cluster",
-                "an oracle needs the nodes' true clusters, and these tasks have none: give Tasks(..., cluster=...), "
-                "which is not possible between sites",
+                "cluster", "an oracle needs the nodes' true clusters, and these tasks have none: give cluster="
             )
         return self.cluster.unique(return_inverse=True)[1]
 

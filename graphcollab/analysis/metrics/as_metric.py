@@ -35,8 +35,6 @@ def as_metric(metric: AnyMetric) -> Metric:
     higher_is_better = getattr(metric, "higher_is_better", None)
     if higher_is_better is None:
         raise MissingError(
-            "higher_is_better",
-            f"metric {name} is a function: say higher_is_better by an attribute of that name (True or False), or make "
-            f"it a Metric.per_node({name!r}, higher_is_better, function)",
+            "higher_is_better", f"metric {name} must say whether larger is better: set its attribute higher_is_better"
         )
     return Metric.per_node(name, bool(higher_is_better), metric, bool(getattr(metric, "weighted", False)))

@@ -31,8 +31,7 @@ def as_classes(name: str, outputs: Tensor, targets: Tensor, mask: Tensor) -> tup
     if (*outputs.shape[:2], *outputs.shape[3:]) != targets.shape:
         raise ShapeError(
             "outputs",
-            f"{name}: outputs [R, n, C, ...] and targets [R, n, ...] do not belong together, "
-            f"got {list(outputs.shape)} and {list(targets.shape)}",
+            f"{name} needs outputs [R, n, C, ...] and targets [R, n, ...], got {[*outputs.shape]}, {[*targets.shape]}",
         )
     return outputs, targets, counted_classes(name, targets, mask, max(outputs.size(2), 2))
 
@@ -69,9 +68,7 @@ def _auc(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor) -> Tens
         scores = scores[:, :, 1] - scores[:, :, 0]
     if scores.dim() != 2:
         raise ShapeError(
-            "outputs",
-            "auc: outputs must be scores [R, n] or [R, n, 1], or two logits [R, n, 2], "
-            f"got {list(outputs.shape)}; it is a metric of binary tasks",
+            "outputs", f"auc needs scores [R, n] or [R, n, 1], or two logits [R, n, 2], got {list(outputs.shape)}"
         )
     targets = targets.squeeze(2) if targets.dim() == 3 and targets.size(2) == 1 else targets
     if targets.dim() != 2:
@@ -120,8 +117,8 @@ def _concordance(outputs: Tensor, targets: Tensor, mask: Tensor, weight: Tensor)
     if targets.dim() != 3 or targets.shape[2] != 2 or outputs[0:, :, None].flatten(2).shape[2] != 1:
         raise ShapeError(
             "targets",
-            "concordance: outputs must be one score a sample, [R, n] or [R, n, 1], and targets its time and whether "
-            f"the event was seen, [R, n, 2], got {list(outputs.shape)} and {list(targets.shape)}",
+            "concordance needs scores [R, n] or [R, n, 1], and times with events [R, n, 2], got "
+            f"{list(outputs.shape)} and {list(targets.shape)}",
         )
     scores = outputs.double().reshape(mask.shape)
     time, event = targets.double().where(mask[:, :, None], 0.0).unbind(2)  # [R, n]

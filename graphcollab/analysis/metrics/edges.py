@@ -42,8 +42,7 @@ def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str 
     if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
         raise ShapeError(
             "edge_index",
-            f"{where}expected edge_index [2, E] and edge_weight [E], "
-            f"got {list(edge_index.shape)} and {list(edge_weight.shape)}",
+            f"{where}expected edge_index [2, E] and edge_weight [E], got {[*edge_index.shape]}, {[*edge_weight.shape]}",
         )
     if bool(edge_weight.isnan().any()) and not partly:
         raise NotFiniteError(

@@ -17,9 +17,7 @@ def _same_shape(name: str, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Te
         outputs = outputs.squeeze(-1)
     if outputs.shape != targets.shape:
         raise ShapeError(
-            "outputs",
-            f"{name}: outputs and targets must have the same shape, got {list(outputs.shape)} and "
-            f"{list(targets.shape)}",
+            "outputs", f"{name}: outputs and targets must have one shape, got {outputs.shape} and {targets.shape}"
         )
     return outputs.double(), targets.double()
 

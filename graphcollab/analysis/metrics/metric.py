@@ -110,8 +110,8 @@ class Metric:
         if not outputs.shape[:2] == targets.shape[:2] == mask.shape:
             raise ShapeError(
                 "outputs",
-                f"{self.name}: outputs [R, n, ...], targets [R, n, ...] and mask [R, n] must agree in R and n, "
-                f"got {list(outputs.shape)}, {list(targets.shape)} and {list(mask.shape)}",
+                f"{self.name}: outputs, targets and mask must agree in R and n, got {list(outputs.shape)}, "
+                f"{list(targets.shape)} and {list(mask.shape)}",
             )
         mask = mask.bool()
         if weight is not None:
@@ -126,9 +126,7 @@ class Metric:
         if not self.weighted:
             raise ContractError(
                 f"metric {self.name!r}",
-                f"the samples have weights, and the metric {self.name} does not take them: give "
-                f"Metric.per_node({self.name!r}, higher_is_better, function, weighted=True) with a function (outputs, "
-                "targets, weight) of one node's samples, or set weighted=True where the metric's function takes them",
+                f"the samples have weights, and the metric {self.name} takes none: set weighted=True if it does",
             )
         if weight.shape != mask.shape:
             raise ShapeError("weight", f"{self.name}: weights must be {list(mask.shape)}, got {list(weight.shape)}")

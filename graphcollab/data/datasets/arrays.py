@@ -85,9 +85,7 @@ def _to_inputs(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
         return inputs.float()
     if inputs.dtype != torch.uint8:
         raise InvalidTypeError(
-            what,
-            f"{name}: {what} must be floating point, or uint8 for pixels 0 .. 255, got {inputs.dtype}; "
-            "convert it first, for example with x.astype('float32')",
+            what, f"{name}: {what} must be floating point, or uint8 for pixels 0 .. 255, got {inputs.dtype}"
         )
     if inputs.dim() == 3:  # [N, H, W] -> [N, 1, H, W]
         inputs = inputs.unsqueeze(1)
@@ -96,8 +94,8 @@ def _to_inputs(name: str, what: str, values: np.ndarray | Tensor) -> Tensor:
     elif inputs.dim() == 4 and inputs.shape[1] not in _CHANNELS:
         raise ShapeError(
             what,
-            f"{name}: {what}: images of type uint8 must be [N, H, W, C] or [N, C, H, W] with C = 1, 3 or 4, "
-            f"got {list(inputs.shape)}; pass floating-point inputs to have them kept as they are",
+            f"{name}: {what} of type uint8 must be images [N, H, W, C] or [N, C, H, W] with C = 1, 3 or 4, got "
+            f"{list(inputs.shape)}",
         )
     return scale_images(inputs)
 

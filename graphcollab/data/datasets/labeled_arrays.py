@@ -54,8 +54,7 @@ class LabeledArrays:
         if self.input_shape != self.test.inputs.shape[1:]:
             raise MismatchError(
                 "test",
-                f"{self.name}: training and test samples must have one shape, got {list(self.input_shape)} and "
-                f"{list(self.test.inputs.shape[1:])}",
+                f"{self.name}: samples must have one shape, got {self.input_shape} and {self.test.inputs.shape[1:]}",
             )
 
     @property

@@ -96,9 +96,8 @@ def _find_files(root: Path) -> dict[str, list[Path]]:
                 return read(folder)
     raise MissingFileError(
         f"folder {root}",
-        f"mini_imagenet: neither {root} nor a sub-folder {_FOLDERS[0]} holds train.csv, val.csv and test.csv beside "
-        "images/, or the folders train/, val/ and test/ with one folder per class; "
-        "it cannot be downloaded automatically, datasets/mini_imagenet.md says where it comes from",
+        f"mini_imagenet: neither {root} nor a sub-folder {_FOLDERS[0]} holds train.csv, val.csv and test.csv, or the "
+        "folders train/, val/ and test/: see datasets/mini_imagenet.md",
     )
 
 

@@ -102,14 +102,11 @@ def _load(name: str, dataset: Any, root: Path, within: str, download: bool, spli
             raise  # a network error: torchvision's message is the most informative
         if isinstance(error, RuntimeError) and "not found" in str(error):
             raise MissingFileError(
-                f"folder {folder}",
-                f"{name}: torchvision found no intact files in {folder}; give the root that holds them, "
-                "or download=True to fetch them",
+                f"folder {folder}", f"{name}: torchvision found no intact files in {folder}: give download=True"
             ) from error
         raise DamagedError(
             f"folder {folder}",
-            f"{name}: the files in {folder} cannot be read ({type(error).__name__}: {error}); "
-            "remove them and fetch them again with download=True",
+            f"{name}: the files in {folder} cannot be read ({type(error).__name__}: {error}): remove them",
         ) from error
     labels = [np.asarray(part.targets if hasattr(part, "targets") else part.labels) for part in (train, test)]
     stored = from_arrays(train.data, labels[0], test.data, labels[1], name, getattr(train, "classes", None))

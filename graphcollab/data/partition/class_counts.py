@@ -89,8 +89,7 @@ def class_windows(classes: int, clusters: int, overlap: int = 0) -> list[range]:
     if classes - overlap < clusters:
         raise TooFewError(
             "clusters",
-            f"{clusters} clusters that share {overlap} classes with their neighbors need at least "
-            f"{clusters + overlap} classes, there are {classes}: use fewer clusters or a smaller overlap",
+            f"{clusters} clusters that share {overlap} classes need {clusters + overlap} classes, there are {classes}",
         )
     pieces = torch.arange(classes - overlap).tensor_split(clusters)
     return [range(int(piece[0]), int(piece[-1]) + 1 + overlap) for piece in pieces]
@@ -144,9 +143,7 @@ def class_clusters(
         raise SettingError("per_class", PER_CLASS, per_class)
     if val >= low:
         raise TooFewError(
-            "val",
-            f"a node may have no more than {low} samples of a class, and val={val} leaves none for training: use a "
-            "smaller val or a larger per_class",
+            "val", f"val={val} leaves none of a node's {low} samples of a class for training: use a smaller val"
         )
     labels = data.train.targets.unique()
     windows = class_windows(len(labels), clusters, overlap)

@@ -123,9 +123,7 @@ def disjoint_classes(
     each = len(classes) // max(len(nodes), 1)
     if each < 1:
         raise TooFewError(
-            "classes",
-            f"{len(nodes)} clusters with at least one of {len(classes)} classes each are not possible: use fewer "
-            "clusters or classes, or join datasets by graphcollab.data.datasets.join_datasets",
+            "classes", f"{len(nodes)} clusters need a class each, and there are {len(classes)}: use fewer clusters"
         )
     drawn = classes[keyed_order(seed, _CLASS_STREAM, classes)][: each * len(nodes)].view(len(nodes), each)
     groups = drawn.sort(1).values.tolist()

@@ -67,9 +67,7 @@ def shard_tasks(
     many = len(classes)
     if many % classes_per_node:
         raise ConflictError(
-            "classes_per_node",
-            f"{many} classes cannot be dealt {classes_per_node} to a node without giving a node one class twice: "
-            f"choose a divisor of {many}",
+            "classes_per_node", f"classes_per_node must divide the number of classes, {many}, got {classes_per_node}"
         )
     cut = class_shards(data.train.targets, classes, shards, seed, shard_size)
     row, place = torch.arange(many)[:, None], torch.arange(shards)[None]

@@ -88,8 +88,7 @@ def covariate_shift(
         if new.shape != inputs.shape:
             raise ContractError(
                 f"cluster {cluster}",
-                f"the transform of cluster {cluster} turned inputs {tuple(inputs.shape)} into {tuple(new.shape)}: "
-                "it must keep their number and shape",
+                f"the transform of cluster {cluster} must keep the shape {list(inputs.shape)}, got {list(new.shape)}",
             )
         return new, targets
 
