@@ -44,9 +44,7 @@ def check_loss(
             if id(leaf) not in own:
                 raise ContractError(
                     "loss",
-                    f"{term!r} computes with a tensor of shape {[*leaf.shape]} that requires a gradient and is no "
-                    "parameter of the model, so it is never trained: make it one of the model, whose outputs the loss "
-                    "is given, or call requires_grad_(False) on it if it is to stay as it is",
+                    f"{term!r} has a parameter of shape {[*leaf.shape]}, which nobody trains: make it one of the model",
                 )
     if weighted:
         require_weighted(objective, outputs, targets, context)
@@ -83,9 +81,7 @@ def refuse_broadcast(
             made, wanted = (f"[{', '.join(map(str, ('B', *shape)))}]" for shape in (own, given))
             raise ShapeError(
                 "outputs",
-                f"{name} compares the output for every sample with the targets of all, since {model} returns outputs "
-                f"{made}, targets are {wanted}, and PyTorch broadcasts them: let the model return outputs of the "
-                "targets' shape, such as outputs.squeeze(-1), or compare outputs.reshape(targets.shape)",
+                f"{name} broadcasts outputs {made} of {model} and targets {wanted}: return outputs of their shape",
             )
 
 

@@ -197,9 +197,7 @@ def _microbatch(trial: Trial, padding: Padding, wanted: int | None) -> int | Non
         if wanted is None:
             return None
         raise UnsupportedError(
-            "microbatch",
-            f"batches of {trial.kind} cannot be taken in parts of {wanted} samples: a sample changes what it makes "
-            "of others in one pass with it; leave microbatch out",
+            "microbatch", f"samples of a batch of {trial.kind} affect each other: leave out microbatch={wanted}"
         )
     return wanted or count_at_once(trial.flat, positions_of(trial.inputs))
 

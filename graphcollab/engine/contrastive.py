@@ -96,10 +96,9 @@ class PrototypeContrast(Objective):
         prototypes = _prototypes(context, self.name)
         classes, width = outputs.shape[-1], unit.shape[1]
         if prototypes.dim() != 2 or len(prototypes) < classes or prototypes.shape[1] != width:
+            wanted = f"one prototype per class, [{classes}, {width}]"
             raise ShapeError(
-                f"parameter {self.name!r}",
-                f"parameter {self.name!r} must hold one prototype per class of the size of the projections, "
-                f"[{classes}, {width}], it has shape {list(prototypes.shape)}",
+                f"parameter {self.name!r}", f"{self.name!r} must hold {wanted}, got shape {list(prototypes.shape)}"
             )
         logits = unit @ (F.normalize(prototypes, dim=1) / self.temperature if self.normalize else prototypes).T
         return context.mean(F.cross_entropy(logits, targets, reduction="none"))
@@ -140,11 +139,8 @@ class PrototypeUniformity(Objective):
 
 def _check_labels(targets: Tensor) -> None:
     if targets.is_floating_point() or targets.dim() != 1:
-        raise ShapeError(
-            "targets",
-            f"contrastive losses compare classes, so they need one whole-number label per sample, targets are "
-            f"{targets.dtype} of shape {tuple(targets.shape)}: they are for classification only",
-        )
+        what = f"{targets.dtype} of shape {tuple(targets.shape)}"
+        raise ShapeError("targets", f"contrastive losses need one whole-number label per sample, got {what}")
 
 
 def _latents(context: Context, of: str) -> Tensor:

@@ -39,11 +39,10 @@ class Frozen:
     def refuse_changes(self, names: Sequence[str]) -> None:
         """Raise a `FrozenWeightsError` about the first of these tensors."""
         for name in names:
+            what = f"{_what(self.tensors[name], name)} of {self.kind}"
             raise FrozenWeightsError(
                 _subject(self.tensors[name], name),
-                f"{_what(self.tensors[name], name)} of {self.kind} was written to, by a forward pass or by other code, "
-                "and the models of all nodes have changed with it: write to a copy, and start again with the weights "
-                "as they were",
+                f"{what}, which all nodes share, was written to: restore it, and write to a copy",
             )
 
 

@@ -168,11 +168,8 @@ def _like(outputs: Tensor, targets: Tensor) -> Tensor:
 
 def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     if outputs.dim() != 2:
-        raise ShapeError(
-            "outputs",
-            f"cross-entropy needs one output per class, [B, C], {model} has outputs of shape "
-            f"{tuple(outputs.shape)}: for binary labels with one output use loss='bce'",
-        )
+        what = f"{model} has outputs of shape {tuple(outputs.shape)}"
+        raise ShapeError("outputs", f"cross-entropy needs one output per class, [B, C], {what}: use loss='bce' for one")
     whole = not targets.is_floating_point() and tuple(targets.shape[1:]) == (1,)
     if targets.is_floating_point() or targets.dim() != 1:
         raise ShapeError(
@@ -194,11 +191,8 @@ def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str)
 def _refuse_other_shape(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     given, wanted = tuple(outputs.shape[1:]), tuple(targets.shape[1:])
     if given not in (wanted, (*wanted, 1)):
-        raise ShapeError(
-            "outputs",
-            f"{model} returns outputs of shape {given} for a sample, and targets of split {split!r} have the shape "
-            f"{wanted}: give the model an output for every target{' of a sample, which is 1' * (not wanted)}",
-        )
+        text = f"outputs of {model} have shape {given} for a sample, and targets of split {split!r} {wanted}"
+        raise ShapeError("outputs", f"{text}: give the model an output for every target")
 
 
 def _refuse_no_counts(

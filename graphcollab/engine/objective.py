@@ -231,9 +231,7 @@ def require_weighted(
     """Check that an objective supports sample weights: by its declaration and, given a batch of two, by a trial."""
     if objective.reads.alike:
         raise ContractError(
-            "loss",
-            f"the samples have weights, and {objective!r} averages over them by itself: give a function that returns "
-            "the loss of every sample, [B], as graphcollab.engine.Loss(function, per_sample=True), or a loss by name",
+            "loss", f"samples have weights, and {objective!r} averages over them: use Loss(function, per_sample=True)"
         )
     if outputs is None or targets is None or context is None:
         return
@@ -243,7 +241,5 @@ def require_weighted(
     found = objective(outputs.clone(), targets.clone(), replace(context, weight=weight))
     if not torch.allclose(found, objective(outputs[:1].clone(), targets[:1].clone(), alone), rtol=1e-3, atol=1e-6):
         raise ContractError(
-            "objective",
-            f"the samples have weights, and {objective!r} does not heed them: average by context.mean(loss of every "
-            "sample), and leave out samples for which context.weight is 0",
+            "objective", f"samples have weights, and {objective!r} ignores them: average by context.mean"
         )

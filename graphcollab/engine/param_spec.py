@@ -120,18 +120,16 @@ class ParamSpec:
         ranges, wanted = [], part.split("+")
         for name in wanted:
             if name not in self.ranges:
+                known = sorted(self.ranges)
                 raise UnknownError(
-                    f"part {name!r}",
-                    f"no part {name!r} in this architecture; its parts are {sorted(self.ranges)}: name one of "
-                    "these, or give a model that has it: graphcollab.models.SplitModel has 'backbone' and 'head', "
-                    "models that end with a linear layer with a bias have 'slopes' and 'intercept'",
+                    f"part {name!r}", f"expected one of {known}, got {name!r}: name one, or give a model that has it"
                 )
             if name in self.tied and self.tied[name][0] not in wanted and "all" not in wanted:
                 other, one, same = self.tied[name]
+                whole = "all" if other is None else f"{name}+{other}"
                 raise ConflictError(
                     f"part {name!r}",
-                    f"part {name!r} cannot be taken alone: {one!r} is tied to {same!r}, which is outside of it; name "
-                    f"{'all' if other is None else f'{name}+{other}'!r}, or untie them",
+                    f"{one!r} in {name!r} is tied to {same!r} outside of it: name {whole!r}, or untie them",
                 )
             ranges.append(self.ranges[name])
         ranges.sort()
@@ -140,8 +138,7 @@ class ParamSpec:
                 order = sorted(self.parts.keys() - {"all"}, key=self.parts.__getitem__)
                 raise ConflictError(
                     f"part {part!r}",
-                    f"the parts {part!r} do not lie side by side: the order of columns is {', '.join(order)}, which a "
-                    "module can change by its attribute `parts`",
+                    f"parts {part!r} are not adjacent in {', '.join(order)}: order them by the attribute `parts`",
                 )
         return slice(ranges[0][0], ranges[-1][1])
 
@@ -225,16 +222,12 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     for name in (name for name, layer in module.named_modules() if isinstance(layer, torch.jit.ScriptModule)):
         what = f"the part {name!r} of {kind}" if name else kind
         raise UnsupportedError(
-            "model",
-            f"{what} is compiled by torch.jit, and copies and rows need the Python module: give the one that it was "
-            "made from",
+            "model", f"{what} is compiled by torch.jit: give the Python module that it was made from"
         )
     lazy = [name for name, p in [*parameters.items(), *module.named_buffers()] if is_lazy(p)]
     if lazy:
         raise UnsupportedError(
-            f"parameter {lazy[0]!r}",
-            f"{kind} is lazy: {lazy[0]!r} has no shape before a first forward pass; call the module once on a "
-            "few samples and give it then",
+            f"parameter {lazy[0]!r}", f"{lazy[0]!r} of {kind} is lazy: call the module once on a few samples first"
         )
     types: dict[torch.dtype, str] = {}
     learns = {name: p for name, p in parameters.items() if p.requires_grad}
@@ -242,25 +235,17 @@ def _check_types(module: nn.Module, parameters: Mapping[str, Tensor]) -> None:
     for name, values in [*learns.items(), *state.items()]:
         if values.is_complex():
             raise UnsupportedError(
-                f"parameter {name!r}",
-                f"{name!r} of {kind} holds complex numbers, which rows cannot: keep the real and the imaginary part as "
-                "two parameters, and join them by torch.complex in the forward pass",
+                f"parameter {name!r}", f"{name!r} of {kind} is complex: make real and imaginary part two parameters"
             )
         if values.is_floating_point():
             types.setdefault(values.dtype, name)
     if len(types) > 1:
         found = " and ".join(f"{dtype} ({name!r})" for dtype, name in list(types.items())[:2])
-        raise MismatchError(
-            "model",
-            f"{kind} has numbers of several number types, {found}, and a row has one: convert the module, for example "
-            "by module.float()",
-        )
+        raise MismatchError("model", f"{kind} has several number types, {found}: convert it, such as by module.float()")
     for name, parameter in learns.items():
         if getattr(parameter, "_post_accumulate_grad_hooks", None):
             raise UnsupportedError(
-                f"parameter {name!r}",
-                f"{name!r} of {kind} has a hook that runs when its gradient is accumulated, which never happens here: "
-                "use register_hook, or change the gradient in the loss",
+                f"parameter {name!r}", f"{name!r} of {kind} has a hook after accumulation: use register_hook"
             )
 
 

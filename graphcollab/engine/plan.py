@@ -56,7 +56,5 @@ class Plan:
             )
         if self.backend != "loop" and self.memory_format != "contiguous":
             raise ConflictError(
-                "memory_format",
-                f"stacked models cannot have memory_format={self.memory_format!r}: take 'contiguous', or "
-                "backend 'loop'",
+                "memory_format", f"{self.memory_format!r} needs backend 'loop', got {self.backend!r}: take 'contiguous'"
             )

@@ -99,16 +99,12 @@ class Stacks(Movable):
             untied = set.intersection(*({*spec.ranges} - {*spec.tied} for spec in self.specs))
             shared = sorted(p for p in untied if len({spec.part_layout(p) for spec in self.specs}) == 1)
             raise MismatchError(
-                f"part {name!r}",
-                f"part {name!r} has different shapes in the {len(self.specs)} architectures and cannot be shared; "
-                f"parts they have in common: {shared or 'none'}",
+                f"part {name!r}", f"architectures have {name!r} in different shapes: share one of {shared or 'none'}"
             )
         if len({spec.part_over(name) for spec in self.specs}) > 1:
             raise MismatchError(
                 f"part {name!r}",
-                f"part {name!r} stands on other frozen weights, or is scaled otherwise, in one of the "
-                f"{len(self.specs)} architectures than in another, so a mean of both means nothing: build all models "
-                "over one base, with the same settings",
+                f"architectures have {name!r} over other frozen weights or scaled otherwise: build all over one base",
             )
         out = self.tensors[0].new_empty(self.num_nodes, self.specs[0].width(name))
         for spec, tensor, places in zip(self.specs, self.tensors, self.places, strict=True):

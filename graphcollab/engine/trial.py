@@ -127,9 +127,8 @@ class Trial:
             if id(leaf) not in own:
                 raise ContractError(
                     "model",
-                    f"{self.kind} computes with a tensor of shape {tuple(leaf.shape)} that requires a gradient and is "
-                    "none of its parameters: register it (nn.Parameter, nn.ModuleList), detach it, or write a subclass "
-                    "instead of replacing `forward`",
+                    f"{self.kind} computes with a tensor {[*leaf.shape]} that is none of its parameters: register it, "
+                    "or write a subclass instead of replacing `forward`",
                 )
 
     def _judge(self, module: nn.Module, found: Tensor | Embedded, targets: Tensor, anchor: Tensor | None) -> None:
@@ -167,8 +166,7 @@ class Trial:
     def _refuse_memory(self, name: str) -> None:
         raise ContractError(
             f"attribute {name!r}",
-            f"{self.kind} keeps something in its attribute {name!r} from pass to pass, which nodes would share: make "
-            "it a buffer (register_buffer), of which every node has its own",
+            f"{self.kind} keeps something in {name!r} from pass to pass, which nodes would share: make it a buffer",
         )
 
     def _require_repeatable(self, names: list[str], plain: list[Tensor], other: list[Tensor]) -> None:

@@ -128,9 +128,7 @@ class ImageAugment(Piece):
         """Return augmented images [n, C, H, W]."""
         if samples.dim() != 4 or samples.shape[1] not in (1, 3):
             raise ShapeError(
-                "augment",
-                f"ImageAugment takes images [n, C, H, W] with 1 or 3 channels, got samples of shape "
-                f"{tuple(samples.shape[1:])}: give another augmentation, such as AddNoise(), or augment=None",
+                "augment", f"ImageAugment takes images [n, C, H, W], C = 1 or 3, got {[*samples.shape]}: use AddNoise()"
             )
         low, high = samples.amin((1, 2, 3), keepdim=True), samples.amax((1, 2, 3), keepdim=True)
         span = (high - low).masked_fill(high == low, 1)

@@ -63,9 +63,7 @@ def require_widths(known: Mapping[str, int], spec: ParamSpec, part: str) -> None
             )
         if known[layer] != width:
             raise ShapeError(
-                f"layer {layer!r}",
-                f"layer {layer!r} has filters of {width} numbers, the mixer was trained on filters of "
-                f"{known[layer]}: it transfers between architectures whose filters have the same shape",
+                f"layer {layer!r}", f"the mixer is for filters of {known[layer]} numbers in {layer!r}, got {width}"
             )
     if unused := sorted(set(known) - set(wanted)):
         raise MismatchError(

@@ -54,9 +54,7 @@ def read_mixer(path: str | Path) -> tuple[dict[str, int], Form, dict[str, Tensor
         path = BROUGHT / f"{given}.safetensors"
     if not path.is_file():
         raise MissingFileError(
-            f"file {path}",
-            f"there is no mixer at {path}: train one and save it with MixingEncoder.save, or take one of the package's "
-            f"by name ({', '.join(map(repr, names))})",
+            f"file {path}", f"there is no mixer at {path}: save one, or take one of {', '.join(map(repr, names))}"
         )
     subject = f"file {path}"
     if not is_packed(path):

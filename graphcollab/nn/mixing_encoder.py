@@ -310,15 +310,13 @@ def groups_of_newcomers(known_group: Tensor, edge_index: Tensor, names: Sequence
             one, two = (names[int((known_group == g).nonzero()[0])] for g in heard[heard >= 0][:2])
             raise ConflictError(
                 f"node {names[node]!r}",
-                f"{names[node]} would hear {one} and {two}, which are not connected and learned different mixers: "
-                "say by allowed=... which part of the graph it joins",
+                f"{names[node]} would hear {one} and {two}, which have different mixers: restrict it by allowed=...",
             )
         if len(heard) and int(heard[0]) < 0:
             lone = names[int(senders[known_group[senders] < 0][0])]
             raise ConflictError(
                 f"node {names[node]!r}",
-                f"{names[node]} would hear {lone}, which is alone and has learned no mixer: leave it out by "
-                "allowed=...",
+                f"{names[node]} would hear {lone}, which has no mixer: leave it out by allowed=...",
             )
         group[node] = heard[0] if len(heard) else -1
     return group

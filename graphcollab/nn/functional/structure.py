@@ -75,11 +75,8 @@ class Structure:
         if edge_index.numel():
             most = edge_index.amax(1).tolist()
             if int(edge_index.min()) < 0 or most[0] >= senders or most[1] >= receivers:
-                raise RangeError(
-                    "edge_index",
-                    f"edge_index reaches sender {most[0]} and receiver {most[1]} (lowest {int(edge_index.min())}), "
-                    f"there are {senders} senders and {receivers} receivers",
-                )
+                text = f"edge_index must reach senders below {senders} and receivers below {receivers}"
+                raise RangeError("edge_index", f"{text}, from 0 on; got {int(edge_index.min())} to {most}")
         key, order = edge_index[1] * senders + edge_index[0], None
         if bool((key[1:] < key[:-1]).any()):
             order = key.argsort(stable=True)
@@ -94,19 +91,12 @@ class Structure:
         """Return edges from senders with vectors b [S, P] to receivers with a [D, P] of one type; else a ValueError."""
         require_plain(a, b)
         if a.dim() != 2 or b.dim() != 2 or a.shape[1] != b.shape[1]:
-            raise ShapeError(
-                "vectors",
-                f"vectors of receivers and senders do not fit together: they must be [D, P] and [S, P], got "
-                f"{tuple(a.shape)} and {tuple(b.shape)}",
-            )
+            raise ShapeError("vectors", f"vectors must be [D, P] and [S, P], got {[*a.shape]} and {[*b.shape]}")
         require_one_type(a, b)
         structure = edges if isinstance(edges, Structure) else cls.from_edges(edges, (len(b), len(a)))
         if (structure.num_receivers, structure.num_senders) != (len(a), len(b)):
-            raise MismatchError(
-                "vectors",
-                f"{len(a)} receivers and {len(b)} senders have vectors, but the edges are between "
-                f"{structure.num_receivers} receivers and {structure.num_senders} senders",
-            )
+            wanted = f"vectors of {structure.num_receivers} receivers and {structure.num_senders} senders"
+            raise MismatchError("vectors", f"the edges need {wanted}, got {len(a)} and {len(b)}")
         return structure
 
     def beside(self, rows: Tensor) -> Structure:
