@@ -170,22 +170,11 @@ def _refuse_no_classes(outputs: Tensor, targets: Tensor, model: str, split: str)
     if outputs.dim() != 2:
         what = f"{model} has outputs of shape {tuple(outputs.shape)}"
         raise ShapeError("outputs", f"cross-entropy needs one output per class, [B, C], {what}: use loss='bce' for one")
-    whole = not targets.is_floating_point() and tuple(targets.shape[1:]) == (1,)
     if targets.is_floating_point() or targets.dim() != 1:
-        raise ShapeError(
-            "targets",
-            f"cross-entropy needs one whole-number label per sample, targets of split {split!r} are "
-            f"{targets.dtype} of shape {tuple(targets.shape)}: "
-            + ("give them as [N], such as targets[:, 0]" if whole else "for regression use loss='mse'"),
-        )
+        what = f"{targets.dtype} of shape {tuple(targets.shape)} in split {split!r}"
+        raise ShapeError("targets", f"cross-entropy needs integer labels [N], got {what}: for amounts use loss='mse'")
     if message := _outside(outputs, targets, model, split):
-        least, most = int(targets.min()), int(targets.max())
-        classes = f"give it an output for every class, at least {most + 1}"
-        binary = ", or one and loss='bce'" if most == 1 else ""
-        cure = f"{classes}{binary}" if least >= 0 else "number the classes from 0"
-        if least > 0 and most - least < outputs.shape[1]:
-            cure = f"labels count from 0, so subtract {least} from them"
-        raise RangeError("targets", f"{message}: {cure}")
+        raise RangeError("targets", f"{message}: number classes from 0, and give the model an output for each")
 
 
 def _refuse_other_shape(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
@@ -209,10 +198,8 @@ def _refuse_no_counts(
 def _refuse_no_times(outputs: Tensor, targets: Tensor, model: str, split: str) -> None:
     event = targets[:, 1]
     if bool(((event != 0) & (event != 1)).any()):
-        raise InvalidValueError(
-            "targets",
-            f"loss='cox' needs 1 or 0 beside every time, for an event that was seen, split {split!r} has others",
-        )
+        what = f"loss='cox' needs 1 or 0 beside every time, for an event that was seen, split {split!r} has others"
+        raise InvalidValueError("targets", what)
     _refuse_other_shape(outputs, event, model, split)
 
 

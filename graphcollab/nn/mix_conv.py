@@ -24,10 +24,8 @@ class MixConv(MessagePassing):
     .. math::
         y_i = b_i + \sum_{j \to i} w_{ij} (x_j - a_i)
 
-    It is one fused ``propagate`` over a bipartite graph: unfused message passing would build every message, [E, P],
-    35 GB for 100 nodes, all pairs and 0.9 million parameters. Its gradient is a transposed product for x and a sampled
-    product for w; see `mix`. Messages are built only if an explanation or a hook needs them, or if a subclass overrides
-    ``message``, ``aggregate`` or ``update``.
+    It is one fused ``propagate`` over a bipartite graph; see `mix`. Messages, [E, P], are built only if an explanation
+    or a hook needs them, or if a subclass overrides ``message``, ``aggregate`` or ``update``.
 
     Args:
         kernel: ``"compiled"``, ``"triton"``, ``"dense"``, ``"csr"`` or ``"scatter"``, see `mix`.

@@ -53,13 +53,11 @@ class MixingEncoder(Movable):
             isolated node, whose code is 0. None: all nodes share one.
         score: Similarity of two codes. ``"cosine"``: the mean over layers of their cosines, times a temperature
             :math:`T = e^{10 t}` with learned t; ``"scaled"``: inner products over √d for codes of length d;
-            ``"product"``: inner products, as in the paper, of which ⟨e, e⟩ is the largest of its row.
-        normalize: Whether to divide a layer's change by its root mean square, so that neither a layer nor a late round
-            has more influence because its numbers are larger. False is the paper's.
+            ``"product"``: inner products, as in the paper.
+        normalize: Whether to divide a layer's change by its root mean square. False is the paper's.
         own: Weight of the own model. ``"gate"``: as much as the most similar in-neighbor, and a share p outside the
-            softmax, w ← (1 − p) w + p; if not all nodes are connected to each other, at least one half, since an
-            exchange of updates along few edges diverges with less; ``"largest"``: without p; ``"softmax"``: as in the
-            paper.
+            softmax, w ← (1 − p) w + p, and at least one half if nodes are not all connected to each other;
+            ``"largest"``: without p; ``"softmax"``: as in the paper.
         gate: Log-odds of the share for the own model, of every group, [number of groups], float64 on the CPU, if there
             is a gate; between -6 and 5 when learned. Default: -4, a share of 1.8 %.
 

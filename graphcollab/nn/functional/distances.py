@@ -23,14 +23,10 @@ def edge_distances(
     r"""Return :math:`\lVert a_i - b_j \rVert_2` for every edge j → i, [E], without gathering [E, P].
 
     It uses inner products of centered vectors, with the mean of all rows as the center:
-    :math:`d^2 = \lVert a_i \rVert^2 + \lVert b_j \rVert^2 - 2 \langle a_i, b_j \rangle`. Collaborating models are
-    nearly equal, so without centering, d² would be the small difference of large numbers. If it still is, below 32 √ε
-    (‖a‖² + ‖b‖²), about 1 %, as for models that are close to each other and far from the mean (clusters), it is
-    recomputed from differences, in double precision. The relative error is thus at most a few times √ε / 32, which is
-    10⁻⁵ in single (ε = 1.2 · 10⁻⁷) and 5 · 10⁻¹⁰ in double precision, and equal vectors have a distance of exactly 0.
-
-    No gradient flows through the result, which is float64, and non-finite for edges of non-finite vectors; other edges
-    are not affected.
+    :math:`d^2 = \lVert a_i \rVert^2 + \lVert b_j \rVert^2 - 2 \langle a_i, b_j \rangle`. If d² is below 32 √ε
+    (‖a‖² + ‖b‖²), about 1 %, it is recomputed from differences, in double precision. The relative error is thus at most
+    a few times √ε / 32, which is 10⁻⁵ in single and 5 · 10⁻¹⁰ in double precision, and equal vectors have distance 0.
+    The result is float64, has no gradient, and is non-finite for non-finite vectors only.
 
     Args:
         a: One vector per receiver, [D, P].
@@ -55,12 +51,8 @@ def edge_cosines(
     r"""Return :math:`\cos(a_i, b_j)` for every edge j → i, [E], without gathering [E, P].
 
     It is :math:`1 - \frac12 \lVert u_i - v_j \rVert^2` with the unit vectors u and v and the distances of
-    `edge_distances`, so cosines near 1, as between collaborating models, keep the digits that distinguish them
-    (1 − cos, not cos, has the relative error stated there). A zero vector has no direction: its cosines are 0, also
-    with itself.
-
-    No gradient flows through the result, which is float64, from −1 to 1, and NaN for edges of non-finite vectors.
-    Arguments are those of `edge_distances`.
+    `edge_distances`, so 1 − cos has the relative error stated there. Cosines of a zero vector are 0. The result is
+    float64, has no gradient, and is NaN for non-finite vectors. Arguments are those of `edge_distances`.
 
     Example:
         >>> a = torch.tensor([[1.0, 0.0], [0.0, 0.0]])

@@ -83,8 +83,7 @@ def project_simplex(
 def bundle_gram(own: Tensor, others: Tensor, centered: bool = False) -> Tensor:
     """Return the inner products between all vectors of a bundle, its own vector first.
 
-    They are computed in double precision, a block of columns at a time, so that small differences (angles near 180
-    degrees, distances of nearly equal vectors) are accurate for vectors in single precision.
+    They are computed in double precision, a block of columns at a time.
 
     Args:
         own: One vector per bundle, [R, P].
@@ -126,11 +125,9 @@ def cone_coefficients(gram: Tensor, margin: float = 0.0) -> Tensor:
     With margin 0, :math:`g + \sum_j u_j m_j` is the vector of the cone nearest to g. It is unique, but u need not be if
     the m are linearly dependent.
 
-    The vectors enter only through their inner products, so P does not matter: an eigendecomposition of all Gram
-    matrices gives vectors of m + 1 numbers with the same products, and thus a nonnegative least squares problem, which
-    SciPy's ``nnls`` (Lawson and Hanson's active set method, exact up to rounding) solves for each bundle with an obtuse
-    angle. On a GPU, all bundles take the steps of the same method together; a bundle that does not converge gets NaN.
-    All vectors are first normalized to length one, so tolerances hold for gradients of any size.
+    Eigendecompositions of the Gram matrices give vectors of m + 1 numbers with the same products, and thus nonnegative
+    least squares problems, which SciPy's ``nnls`` (Lawson and Hanson's active set method) solves one by one. On a GPU,
+    all bundles take the steps of the same method together; a bundle that does not converge gets NaN.
 
     Args:
         gram: Inner products of every bundle, g first, [R, m + 1, m + 1], as `bundle_gram` returns them.
