@@ -112,11 +112,7 @@ def _values(targets: Tensor) -> Tensor:
 
 
 def _summary(node: Tensor, value: Tensor) -> str:
-    """Return a summary that is invariant to scaling, shifting and reordering the targets of every node.
-
-    It is the frequency of each class, or, for real targets, the mean skewness over nodes; both distinguish newly drawn
-    samples from new partitions of the same samples.
-    """
+    """Return the frequency of each class or the mean skewness of nodes, which new partitions leave as they are."""
     if len(value) and bool((value == value.round()).all()):
         keys, counts = torch.stack([node.double(), value]).unique(dim=1, return_counts=True)
         return f"{checksum(keys)} {checksum(counts)}"

@@ -114,11 +114,7 @@ def _refuse_names(path: Path, names: Sequence[str], rows: int) -> None:
 
 
 def _parsed_with_commas(cells: list[str], commas: bool) -> np.ndarray:
-    """Parse cells with decimal commas as numbers, too; keep text if points may separate thousands.
-
-    That is if no number has another point, and either other columns have decimal ``commas``, or points appear only from
-    1000 on: several numbers have one, and the longest without has 3 digits.
-    """
+    """Parse cells with decimal commas as numbers, too; keep text if points appear only where thousands have them."""
     known = [cell for cell in cells if cell not in MISSING]
     if any("," in cell for cell in known) and all(map(_DECIMAL_COMMA.fullmatch, known)):
         return np.array([np.nan if cell in MISSING else float(cell.replace(",", ".")) for cell in cells])

@@ -28,17 +28,13 @@ _ROUNDING = 4 * np.finfo(np.float64).eps  # of a sum around the first value, and
 
 @dataclass(frozen=True)
 class Draft:
-    """A column before fitting, with the statistics of the k sites in this process.
-
-    ``known`` [k] counts rows with a value; ``numbers`` are the values to standardize and the site of each, [n];
-    ``names`` are every site's distinct values in the rows to fit, [k]; ``every`` are those in all rows.
-    """
+    """A column before fitting, with the statistics of the k sites in this process."""
 
     column: Column
-    known: np.ndarray | None = None
-    numbers: tuple[np.ndarray, np.ndarray] | None = None
-    names: tuple[tuple[str, ...], ...] | None = None
-    every: tuple[str, ...] = ()
+    known: np.ndarray | None = None  # [k] rows with a value
+    numbers: tuple[np.ndarray, np.ndarray] | None = None  # values to standardize, and the site of each, [n]
+    names: tuple[tuple[str, ...], ...] | None = None  # distinct values in the rows to fit, [k]
+    every: tuple[str, ...] = ()  # distinct values in all rows
 
 
 @dataclass(frozen=True)

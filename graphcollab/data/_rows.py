@@ -54,26 +54,20 @@ class TableSettings:
 
 @dataclass(frozen=True)
 class Rows:
-    """The local rows of a table, column by column.
-
-    ``place`` [N] is the place of every row in the table, ``read`` are the input columns, ``categorical`` those that are
-    categories whatever their values, ``values`` the targets, and ``classes`` whether these were declared to be classes;
-    ``weights`` and ``groups`` are [N]; ``left_out`` lists the dropped rows of the table, and ``events`` [N] the rows
-    with an observed event.
-    """
+    """The local rows of a table, column by column."""
 
     how: TableSettings
     sites: Sites
-    place: np.ndarray
-    read: Mapping[str, np.ndarray]
-    categorical: frozenset[str]
-    values: np.ndarray
-    classes: bool
-    weights: Tensor | None
-    groups: Tensor | None
+    place: np.ndarray  # [N] in the table
+    read: Mapping[str, np.ndarray]  # the input columns
+    categorical: frozenset[str]  # those that are categories whatever their values
+    values: np.ndarray  # targets
+    classes: bool  # whether these were declared to be classes
+    weights: Tensor | None  # [N]
+    groups: Tensor | None  # [N]
     draw: Draw
-    left_out: tuple[Finding, ...] = ()
-    events: np.ndarray | None = None
+    left_out: tuple[Finding, ...] = ()  # dropped rows of the table
+    events: np.ndarray | None = None  # [N], whether an event was observed
 
 
 def read_rows(frame: Any, how: TableSettings, draw: Draw) -> Rows:

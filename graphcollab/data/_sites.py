@@ -28,17 +28,13 @@ _EXACT = 2.0**53  # up to this number, floats represent integers exactly
 
 @dataclass(frozen=True)
 class Sites:
-    """The assignment of the rows of a flat table to nodes, sorted by name: numbers by value, text alphabetically.
-
-    ``rows`` keeps the table's order; ``node_id`` [K] is a function of the names alone; ``owner`` [N] is the node of
-    every row, and ``number`` [N] its number in the table, if that is not its place.
-    """
+    """The assignment of the rows of a flat table to nodes, sorted by name: numbers by value, text alphabetically."""
 
     names: tuple[str, ...]
-    node_id: Tensor
-    rows: Split
-    owner: Tensor
-    number: np.ndarray | None = None
+    node_id: Tensor  # [K], a function of the names alone
+    rows: Split  # in the table's order
+    owner: Tensor  # [N], the node of every row
+    number: np.ndarray | None = None  # [N], numbers in the table, if they are not the places of rows
 
     def at(self, row: int) -> str:
         """Describe a row by its number and site."""
@@ -75,10 +71,7 @@ _GAPS = 1.25  # maximum ratio of the range of numbers to the numbers that occur
 
 
 def to_groups(sites: Sites, group: Any) -> Tensor:
-    """Number the groups named in a column, [N].
-
-    The same name at several sites is one group, unless names are numbers that restart at every site.
-    """
+    """Number the groups named in a column, [N]; numbers that restart at every site are other groups there."""
     column, rows = names_of_groups(group), len(sites.owner)
     if column.shape != (rows,):
         named = column.shape == (1,) and isinstance(column[0], str)
@@ -115,18 +108,14 @@ def _begin_anew(sites: Sites, numbers: np.ndarray, pairs: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class Draw:
-    """How every node's rows are split: by ``words`` (train, val or test, [N]), otherwise at random.
+    """How every node's rows are split: by words, otherwise at random."""
 
-    ``val_fraction`` applies to training rows if no word says val, and ``test_fraction`` to all rows if there are no
-    words. ``elsewhere`` are the words that occur at other sites.
-    """
-
-    words: Any
-    val_fraction: float
-    test_fraction: float
+    words: Any  # train, val or test, [N]
+    val_fraction: float  # of training rows, if no word says val
+    test_fraction: float  # of all rows, if there are no words
     stratify: bool
     seed: int
-    elsewhere: frozenset[str] = frozenset()
+    elsewhere: frozenset[str] = frozenset()  # words that occur at other sites
 
     @property
     def said(self) -> list[str]:

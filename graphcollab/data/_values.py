@@ -158,10 +158,7 @@ def _row(label: Any) -> str:
 
 
 def factorized(values: np.ndarray) -> tuple[tuple[str, ...], np.ndarray]:
-    """Return the distinct values of a column as sorted text, and the index of every row's value, -1 if missing.
-
-    Numbers come first, by value, integers without a point; then text, alphabetically.
-    """
+    """Return the distinct values as text, numbers first, by value, and the index of every row's, -1 if missing."""
     if values.dtype.kind == "O":
         known = sorted_names({one for one in values.tolist() if one is not None})
         place: dict[str | None, int] = {None: -1, **dict(zip(known, range(len(known)), strict=True))}
@@ -219,10 +216,7 @@ def numbers_of(
 def refuse_no_categories(
     name: str, values: np.ndarray, at: Callable[[int], str], cure: str, target: bool = False, declared: bool = False
 ) -> None:
-    """Reject text [N] that hardly is categorical: mostly dates or numbers (if not ``declared``) or nearly all distinct.
-
-    A ValueError names the column, a row, formatted by ``at``, and the ``cure`` if the values are categories.
-    """
+    """Reject text [N] that hardly is categorical: mostly dates, or numbers if not ``declared``, or all distinct."""
     rows = Counter(values.tolist())
     rows.pop(None, None)
     known, subject = rows.total(), f"column {name!r}"
@@ -249,10 +243,7 @@ def refuse_no_categories(
 
 
 def _odd_number(values: np.ndarray, rows: Counter[str]) -> int | None:
-    """Return a row that prevents a text column from being numeric, if most rows, or all but two words, look numeric.
-
-    Rows with a word take precedence over rows with a number in the wrong format, and these over plain numbers.
-    """
+    """Return a row that prevents a text column from being numeric, if most rows, or all but two words, look numeric."""
     text = {word for word in rows if not is_number(word)}
     odd = {word for word in text if not _LIKE_NUMBER.fullmatch(word)}
     numbers = rows.keys() - odd

@@ -144,11 +144,7 @@ def _of_sentinels(columns: Known, sites: Sequence[str]) -> Iterator[Finding]:
 
 
 def _nines(values: np.ndarray, codes: Sequence[float]) -> list[str]:
-    """Return the codes in at least three rows each that are farther from the other values than these are apart.
-
-    The distance must also be three times the largest gap between other values. A code below 0 also counts if all other
-    values are nonnegative.
-    """
+    """Return the codes in at least three rows each that are farther from the other values than these are apart."""
     if not len(values) or not (values.min() in codes or values.max() in codes):
         return []
     coded = np.isin(values, codes)

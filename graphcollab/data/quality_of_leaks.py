@@ -97,11 +97,7 @@ def _tells(column: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _sorts(column: np.ndarray, values: np.ndarray) -> bool:
-    """Return whether targets are sorted by the column's numbers, beyond chance.
-
-    Several numeric targets may share a value, for example if the column is rounded. Rows with equal values count as
-    one.
-    """
+    """Return whether targets are sorted by the column's numbers, beyond chance; rows with equal values count as one."""
     known, ordered = ~np.isnan(column), values.dtype.kind != "O"
     if 2 * known.sum() < len(column):
         return False

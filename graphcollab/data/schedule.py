@@ -71,11 +71,7 @@ def make_schedule(
 
 @lru_cache(maxsize=8)  # for the chunks of a round
 def _cut(counts: bytes, batch_size: int, epochs: int, steps: int | None) -> tuple[Tensor, Tensor, Tensor, Tensor, int]:
-    """Cut passes over numbers of samples, [R] in int64, into batches, the same in every round.
-
-    Returns the steps of every row, [R], the size, first sample position and pass of every batch, [R, S] each, and the
-    number of passes.
-    """
+    """Return the steps of every row, [R], each batch's size, start and pass, [R, S] each, and the number of passes."""
     own = torch.frombuffer(bytearray(counts), dtype=torch.int64)
     total = local_steps(own, batch_size, epochs, steps)
     per_epoch = (own + batch_size - 1) // batch_size

@@ -58,11 +58,7 @@ def require(index: Tensor, need: int, who: str, what: str) -> None:
 
 
 def deal(index: Tensor, nodes: int, train: int | None, val: int, seed: int, who: str, *keys: int) -> Shares:
-    """Deal the samples ``index`` [n] out to nodes without overlap, in an order keyed by seed and keys.
-
-    A node's share does not depend on later nodes. With ``train=None``, all samples are dealt; the first nodes may get
-    one more.
-    """
+    """Deal the samples ``index`` [n] out to nodes, in a keyed order in which a share does not depend on later nodes."""
     fewest = 1 if train is None else train
     need = nodes * (fewest + val)
     each = f"{'at least ' * (train is None)}{fewest} for training and {val} for validation"
