@@ -36,7 +36,7 @@ from graphcollab.methods.method import Method
 from graphcollab.methods.phases import Phases
 from graphcollab.train.graph_input import Graph, begin_weights, read_graph
 from graphcollab.transforms import Isolated
-from graphcollab.transforms._edges import check_edges, check_no_duplicates, sort_edges
+from graphcollab.transforms._edges import check_edges, sort_edges
 
 MODEL = "a module, a function that makes one, or several (build_model makes one by its name)"
 
@@ -193,9 +193,8 @@ def build_graph(
     if data.num_nodes != count:
         raise MismatchError("graph", f"the graph has {data.num_nodes} nodes, the tasks have {count}")
     data.node_id = tasks.ids
-    check_edges(data)
+    check_edges(data, distinct=True)
     data.edge_index = data.edge_index.long()  # numbering pairs needs 64 bits
-    check_no_duplicates(data)
     data = sort_edges(data)
     if graph is not None:
         data.allowed = allow(data.edge_index, count)

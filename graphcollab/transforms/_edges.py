@@ -15,8 +15,9 @@ from torch_geometric import EdgeIndex
 from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
-from graphcollab._base.errors import DuplicateError, MissingError, NotFiniteError, RangeError, ShapeError
+from graphcollab._base.errors import DuplicateError, MissingError, ShapeError
 from graphcollab._base.settings import checked
+from graphcollab.nn.functional import edges
 from graphcollab.nn.functional.by_receiver import by_receiver, turns
 
 
@@ -66,40 +67,16 @@ def node_ids(data: Data) -> Tensor:
     return node_id.long()
 
 
-def check_edges(data: Data) -> None:
-    """Check that ``data.edge_index`` is a [2, E] integer tensor whose entries are nodes of ``data``."""
+def check_edges(data: Data, distinct: bool = False) -> None:
+    """Check that ``data`` has edges, [2, E], that their nodes exist, and, if asked, that no edge occurs twice."""
     count = node_count(data)
     if "edge_index" not in data or data.edge_index is None:
         raise MissingError(
             "edge_index", "this Data has no edge_index: apply a topology first, for instance transforms.Complete()"
         )
-    edge_index = data.edge_index
-    if edge_index.dim() != 2 or edge_index.size(0) != 2:
-        raise ShapeError("edge_index", f"edge_index must have shape [2, E], got {list(edge_index.shape)}")
-    if edge_index.dtype not in (torch.int64, torch.int32):
-        raise ShapeError("edge_index", f"edge_index must hold integers (torch.int64), got {edge_index.dtype}")
-    outside = (edge_index < 0) | (edge_index >= count)
-    if bool(outside.any()):
-        edge = int(outside.any(dim=0).nonzero()[0])
-        sender, receiver = edge_index[:, edge].tolist()
-        end, node = ("sender", sender) if bool(outside[0, edge]) else ("receiver", receiver)
-        numbered = f"the {count} nodes are numbered 0 to {count - 1}" if count else "there are no nodes"
-        raise RangeError(
-            "edge_index", f"edge {edge} ({sender} -> {receiver}) is out of range: its {end} is {node}, but {numbered}"
-        )
-
-
-def check_no_duplicates(data: Data) -> None:
-    """Check that no edge of ``data`` occurs twice."""
-    keys, repeats = edge_keys(data.edge_index, node_count(data)).unique(return_counts=True)
-    if keys.numel() < data.edge_index.size(1):
-        first = int((repeats > 1).nonzero()[0])
-        receiver, sender = divmod(int(keys[first]), node_count(data))
-        raise DuplicateError(
-            "edge_index",
-            f"edge {sender} -> {receiver} occurs {int(repeats[first])} times in edge_index; "
-            "merge them first, for instance with data.coalesce()",
-        )
+    edges.check_edges(data.edge_index, count)
+    if distinct:
+        edges.check_distinct(data.edge_index, count)
 
 
 def edge_keys(edge_index: Tensor, count: int) -> Tensor:
@@ -110,15 +87,10 @@ def edge_keys(edge_index: Tensor, count: int) -> Tensor:
 def edge_fields(data: Data) -> dict[str, Tensor]:
     """Return all tensors of ``data`` that belong to its edges, with ``edge_index``, after checking their lengths."""
     fields = {name: value for name, value in data if "edge" in name and isinstance(value, Tensor) and value.dim() > 0}
-    edges = data.edge_index.size(1)
+    count = data.edge_index.size(1)
     for name, value in fields.items():
-        size = value.size(data.__cat_dim__(name, value))
-        if size != edges:
-            raise ShapeError(
-                name,
-                f"{name} must have one entry for each of the {edges} edges, got {size}; "
-                'names that contain "edge" are kept for fields of edges',
-            )
+        if (size := value.size(data.__cat_dim__(name, value))) != count:
+            raise ShapeError(name, f"{name}, a field of edges by its name, must have {count} entries, got {size}")
     return fields
 
 
@@ -130,17 +102,7 @@ def edge_weights(data: Data) -> Tensor:
             "edge_weight",
             "this Data has no edge_weight: weigh the edges first, or set data.edge_weight to one per edge",
         )
-    if weight.shape != (data.edge_index.size(1),):
-        raise ShapeError(
-            "edge_weight",
-            f"edge_weight must have shape [E] = [{data.edge_index.size(1)}], got {list(weight.shape)}: "
-            "one number for each edge",
-        )
-    nan = weight.isnan()
-    if bool(nan.any()):
-        edge = int(nan.nonzero()[0])
-        sender, receiver = data.edge_index[:, edge].tolist()
-        raise NotFiniteError("edge_weight", f"edge_weight of edge {edge} ({sender} -> {receiver}) is NaN")
+    edges.check_weights(weight, data.edge_index)
     return weight
 
 

@@ -14,7 +14,6 @@ from graphcollab._base.settings import Count
 from graphcollab.transforms._edges import (
     Transform,
     check_edges,
-    check_no_duplicates,
     edge_fields,
     node_count,
     select_edges,
@@ -88,8 +87,7 @@ class GMMNeighborAugmentation(Transform):
 
     def forward(self, data: Data) -> Data:
         """Return a shallow copy of ``data`` with new bags."""
-        check_edges(data)
-        check_no_duplicates(data)
+        check_edges(data, distinct=True)
         score, member = _fields(data)
         sender, receiver = data.edge_index.long()
         judged = (sender != receiver).nonzero().view(-1)

@@ -14,7 +14,6 @@ from graphcollab._base.settings import Fraction, Natural, Real
 from graphcollab.transforms._edges import (
     Transform,
     check_edges,
-    check_no_duplicates,
     edge_weights,
     neighbor_rank,
     select_edges,
@@ -52,8 +51,7 @@ class Sparsification(Transform):
 
     def forward(self, data: Data) -> Data:
         """Return a shallow copy of ``data`` without the dropped edges."""
-        check_edges(data)
-        check_no_duplicates(data)
+        check_edges(data, distinct=True)
         edge_weights(data)  # must have one number per edge
         sender, receiver = data.edge_index
         return sort_edges(select_edges(data, self.keep(data) | (sender == receiver)))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch_geometric.data import Data
 from torch_geometric.data.datapipes import functional_transform
 
-from graphcollab._base.errors import ConflictError, InvalidValueError, RangeError, ShapeError
+from graphcollab._base.errors import ConflictError, RangeError
 from graphcollab._base.keyed import keyed_order
 from graphcollab._base.settings import Count, Natural
 from graphcollab.transforms._edges import (
@@ -73,16 +73,8 @@ class Topology(Transform):
     A subclass implements :meth:`connect` only. It sees the nodes in ascending order of ``node_id``, so reordering nodes
     in memory gives the same graph.
 
-    Args:
-        allowed: The edges j -> i that may exist, in the numbering of the input ``Data``; all others are removed. A node
-            may end up without neighbors. Default: all edges are allowed.
-
     Shapes:
-        allowed: [2, A], int64.
         ``edge_index``: [2, E], int64.
-
-    Raises:
-        ValueError: If ``allowed`` does not contain integers of that shape, or names nodes that do not exist.
 
     Example:
         >>> class Star(Topology):
@@ -93,12 +85,6 @@ class Topology(Transform):
         tensor([[1, 2, 3],
                 [0, 0, 0]])
     """
-
-    def __init__(self, allowed: Tensor | None = None) -> None:
-        if allowed is not None and (allowed.dtype not in (torch.int64, torch.int32) or allowed.shape[:-1] != (2,)):
-            kind = f"{allowed.dtype} of shape {list(allowed.shape)}"
-            raise ShapeError("allowed", f"{type(self).__name__}: allowed must be an int64 tensor [2, A], got {kind}")
-        self.allowed = allowed
 
     @abstractmethod
     def connect(self, node_id: Tensor) -> Tensor:
@@ -115,12 +101,6 @@ class Topology(Transform):
         node_id, place = node_ids(data).sort()  # [K] each: identity, and index in memory, of every position
         sender, receiver = place[self.connect(node_id)]
         keys = edge_keys(torch.stack([sender, receiver])[:, sender != receiver], count).unique()
-        if self.allowed is not None:
-            try:
-                check_edges(Data(num_nodes=count, edge_index=self.allowed))
-            except ValueError as error:
-                raise InvalidValueError("allowed", f"{type(self).__name__}: allowed: {error}") from None
-            keys = keys[torch.isin(keys, edge_keys(self.allowed, count).to(keys.device))]
         out = copy.copy(data)
         for name, _ in data:
             if "edge" in name:
@@ -132,10 +112,7 @@ class Topology(Transform):
 
 @functional_transform("complete_topology")
 class Complete(Topology):
-    r"""Connect every node with every other node: :math:`E = K (K - 1)` (functional name: ``complete_topology``).
-
-    With ``allowed`` it is the graph of all allowed edges.
-    """
+    r"""Connect every node with every other node: :math:`E = K (K - 1)` (functional name: ``complete_topology``)."""
 
     def connect(self, node_id: Tensor) -> Tensor:
         nodes = torch.arange(node_id.numel(), device=node_id.device)
@@ -165,15 +142,13 @@ class Ring(Topology):
 
     Args:
         neighbors: Neighbors on each side. Half of K or more gives a complete graph.
-        allowed: See `Topology`.
 
     Shapes:
         ``edge_index``: [2, K min(2 n, K - 1)], int64, symmetric.
     """
 
-    def __init__(self, neighbors: Count = 1, allowed: Tensor | None = None) -> None:
+    def __init__(self, neighbors: Count = 1) -> None:
         self.neighbors = neighbors
-        super().__init__(allowed)
 
     def connect(self, node_id: Tensor) -> Tensor:
         nodes = torch.arange(len(node_id), device=node_id.device)
@@ -196,7 +171,6 @@ class RandomRegular(Topology):
     Args:
         degree: Number of neighbors of each node.
         seed: Seed of the graph; nonnegative. Default: 0.
-        allowed: See `Topology`.
 
     Shapes:
         ``edge_index``: [2, K degree], int64, symmetric.
@@ -205,10 +179,9 @@ class RandomRegular(Topology):
         ValueError: If ``degree`` is not below K, or K times ``degree`` is odd.
     """
 
-    def __init__(self, degree: Count, seed: Natural = 0, allowed: Tensor | None = None) -> None:
+    def __init__(self, degree: Count, seed: Natural = 0) -> None:
         self.degree = degree
         self.seed = seed
-        super().__init__(allowed)
 
     def connect(self, node_id: Tensor) -> Tensor:
         count = node_id.numel()

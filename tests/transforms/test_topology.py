@@ -85,40 +85,7 @@ def test_repr_shows_the_settings(topology: Topology) -> None:
 
 def test_repr_of_optional_settings() -> None:
     assert repr(RandomRegular(degree=4)) == "RandomRegular(degree=4, seed=0)"
-    allowed = torch.tensor([[0], [1]])
-    assert repr(Ring(2, allowed=allowed)) == "Ring(neighbors=2, allowed=[2, 1])"
-
-
-def test_only_allowed_edges_remain_and_a_node_may_be_left_alone() -> None:
-    allowed = torch.tensor([[2, 1, 1, 0], [1, 0, 1, 2]])
-    assert Complete(allowed=allowed)(Data(num_nodes=4)).edge_index.tolist() == [[1, 2, 0], [0, 1, 2]]
-    assert Ring(allowed=torch.tensor([[3, 2], [0, 0]]))(Data(num_nodes=4)).edge_index.tolist() == [[3], [0]]
-    assert Complete(allowed=torch.empty(2, 0, dtype=torch.int64))(Data(num_nodes=4)).num_edges == 0
-
-
-def test_allowed_edges_are_places_in_memory_not_identities() -> None:
-    data = Data(num_nodes=3, node_id=torch.tensor([20, 0, 10]))
-    assert Complete(allowed=torch.tensor([[0], [2]]))(data).edge_index.tolist() == [[0], [2]]
-
-
-@pytest.mark.parametrize(
-    ("allowed", "error", "wanted"),
-    [
-        ([[0], [1]], ValueError, ("value", "allowed")),
-        (torch.zeros(2, 1), ValueError, ("shape", "allowed")),
-        (torch.zeros(1, 2, dtype=torch.int64), ValueError, ("shape", "allowed")),
-    ],
-)
-def test_bad_allowed_edges_fail_at_construction(
-    allowed: object, error: type[Exception], wanted: tuple[str, ...]
-) -> None:
-    with raises(*wanted, kind=error):
-        Complete(allowed=allowed)  # type: ignore[arg-type]
-
-
-def test_allowed_edges_out_of_range_are_named() -> None:
-    with raises("value", "allowed"):
-        Complete(allowed=torch.tensor([[1, 5], [0, 0]]))(Data(num_nodes=3))
+    assert repr(Ring(2)) == "Ring(neighbors=2)"
 
 
 def test_unknown_number_of_nodes() -> None:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from graphcollab._base.documentation import checked_with
-from graphcollab._base.errors import DuplicateError, NotFiniteError, RangeError, ShapeError
+from graphcollab._base.errors import NotFiniteError
+from graphcollab.nn.functional import edges
 
 Graph: TypeAlias = tuple[Tensor, Tensor]
 """Edges j -> i, [2, E], and the weight of j at receiver i, [E]."""
@@ -35,26 +36,12 @@ measure = checked_with(SHARED)
 
 
 def check_edges(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> None:
-    """Check that there is one number per edge, not NaN unless only ``partly`` known, and that nodes exist.
+    """Check that nodes exist and that there is one number per edge, not NaN unless only ``partly`` known.
 
     Messages begin with ``where``, such as ``"round 3: "``.
     """
-    if edge_index.dim() != 2 or edge_index.size(0) != 2 or edge_weight.shape != edge_index.shape[1:]:
-        raise ShapeError(
-            "edge_index",
-            f"{where}expected edge_index [2, E] and edge_weight [E], got {[*edge_index.shape]}, {[*edge_weight.shape]}",
-        )
-    if bool(edge_weight.isnan().any()) and not partly:
-        raise NotFiniteError(
-            "edge_weight",
-            f"{where}edge_weight of edge {int(edge_weight.isnan().nonzero()[0])} is NaN (between sites only a receiver "
-            "knows its weights; weight_heatmaps shows those that are known)",
-        )
-    outside = ((edge_index < 0) | (edge_index >= count)).any(dim=0)
-    if bool(outside.any()):
-        edge = int(outside.nonzero()[0])
-        sender, receiver = edge_index[:, edge].tolist()
-        raise RangeError("edge_index", f"{where}edge {edge} ({sender} -> {receiver}) is out of range for {count} nodes")
+    edges.check_edges(edge_index, count, where)
+    edges.check_weights(edge_weight, edge_index, where, partly)
 
 
 def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str = "", partly: bool = False) -> Tensor:
@@ -64,12 +51,8 @@ def pair_weights(edge_index: Tensor, edge_weight: Tensor, count: int, where: str
         raise NotFiniteError(
             "edge_weight", f"{where}the weight of edge {int(edge_weight.isinf().nonzero()[0])} is not finite"
         )
+    edges.check_distinct(edge_index, count, where)
     sender, receiver = edge_index.long()
     weights = edge_weight.new_full((count, count), torch.nan, dtype=torch.float64)
     weights[receiver, sender] = edge_weight.detach().double()
-    once = len(torch.unique(receiver * count + sender))
-    if once < sender.numel():
-        raise DuplicateError(
-            "edge_index", f"{where}{sender.numel() - once} of {sender.numel()} edges occur more than once"
-        )
     return weights

@@ -116,7 +116,7 @@ def test_bad_inputs() -> None:
         recovered_clusters(TWO_TRIANGLES, weight, 6, 7)
     with raises("range", "edge_index"):
         recovered_clusters(TWO_TRIANGLES, weight, 4)
-    with raises("shape", "edge_index"):
+    with raises("shape", "edge_weight"):
         adjusted_rand_index(TWO_TRIANGLES, weight[:6], torch.zeros(6))
     with raises("type", "num_cluster", kind=TypeError):
         adjusted_rand_index(TWO_TRIANGLES, weight, torch.zeros(6), num_cluster=2)

@@ -79,7 +79,7 @@ def test_weights_that_need_a_gradient() -> None:
 
 def test_bad_inputs() -> None:
     edge_index, weight, cluster = torch.tensor([[1, 2], [0, 0]]), torch.ones(2), torch.tensor([0, 0, 1])
-    with raises("shape", "edge_index"):
+    with raises("shape", "edge_weight"):
         recovery_auc(edge_index, torch.ones(3), cluster)
     with raises("range", "edge_index"):
         in_cluster_share(edge_index, weight, cluster[:2])

@@ -85,7 +85,7 @@ def test_bad_inputs() -> None:
     edge_index = torch.tensor([[1], [0]])
     with raises("range", "edge_index"):
         contact_counts({3: (edge_index, torch.ones(1))}, 1)
-    with raises("shape", "edge_index"):
+    with raises("shape", "edge_weight"):
         cluster_traffic({3: (edge_index, torch.ones(2))}, CLUSTER)
     with raises("not-finite", "edge_weight"):
         never_sampled({3: (edge_index, torch.tensor([math.nan]))}, 2)
