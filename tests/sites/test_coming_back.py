@@ -197,7 +197,7 @@ def test_a_site_whose_last_job_does_not_end_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(sys.modules["graphcollab.train.prepare"], "ENDING", 0.1)
     with hold_folder(tmp_path / "va"):
         found = resumed(methods.fedavg(epochs=1), tmp_path)
-    assert re.search(r"another run is under way in .*va \(process \d+\): wait for its end", str(found.pop("va")))
+    assert re.search(r"another run is under way in .*va: wait for its end", str(found.pop("va")))
     for name, one in found.items():
         assert "va has failed with a InUseError" in str(one), name
         assert str(tmp_path) not in str(one), name
