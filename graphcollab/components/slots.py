@@ -101,8 +101,6 @@ class Weigher(Piece, ABC):
 class Exchanger(Piece, ABC):
     """Base of the exchange slot: how models are mixed, and how that depends on the edge weights."""
 
-    mixes: ClassVar[bool] = True  # whether it mixes models that started as the nodes' own initial models
-
     @property
     @abstractmethod
     def along_edges(self) -> bool: ...

@@ -23,7 +23,7 @@ from graphcollab.persistence.answers import Answers
 from graphcollab.persistence.folder import write_folder
 from graphcollab.persistence.history import History
 from graphcollab.persistence.learned_graph import LearnedGraph
-from graphcollab.persistence.saved_models import KIND, VERSION, rebuilt, tensors_of, tree_of
+from graphcollab.persistence.saved_models import KIND, VERSION, rebuilt, tensors_of
 
 TRIED = 8  # samples on which a rebuilt module is compared
 
@@ -69,7 +69,7 @@ def save_models(
         if settings is not None and not _comes_back(own, settings, inputs, outputs):
             settings = None
         name = f"{type(module).__module__}.{type(module).__qualname__}"
-        architectures.append({"class": name, "tree": tree_of(module), "model": settings, "types": types})
+        architectures.append({"class": name, "model": settings, "types": types})
     tensors |= {"graph/edge_index": graph.edge_index, "graph/edge_weight": graph.edge_weight}
     tensors |= {"graph/node_id": graph.node_id}
     assert answers is not None  # there is at least one node

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
-from graphcollab._base.errors import FormatError, MismatchError, MissingError, ShapeError
+from graphcollab._base.errors import FormatError, MissingError, ShapeError
 from graphcollab._base.naming import Node, find_node
 from graphcollab._base.packed import damage_of
 from graphcollab._base.settings import SettingError, checked
@@ -117,7 +115,7 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
     content, tensors = read_folder(folder, KIND, VERSION)
     with damage_of(f"folder {folder}"):
         found = _read(content, tensors)
-        every = [{key: one[key] for key in ("class", "model", "types", "tree")} for one in content["architectures"]]
+        every = [{key: one[key] for key in ("class", "model", "types")} for one in content["architectures"]]
     modules = []
     for a, (saved, rows) in enumerate(zip(every, found._rows, strict=True)):
         common = _named(tensors, f"{a}/common/")
@@ -127,7 +125,6 @@ def load(folder: str | Path, model: Factory | None = None) -> Models:
         else:
             module = _made(model, found.names[content["members"][a][0]])
             _require_shapes(module, {name: [*values.shape] for name, values in state.items()})
-            _require_tree(module, saved["tree"], folder)
             held = tensors_of(module)
             for name, values in common.items():  # replaced in place, since the caller has the same frozen weights
                 held[name].data = values.to(held[name].dtype)
@@ -157,11 +154,6 @@ def _named(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 def tensors_of(module: nn.Module) -> dict[str, Tensor]:
     """Return all parameters and buffers by their first names."""
     return {**dict(module.named_parameters()), **dict(module.named_buffers())}
-
-
-def tree_of(module: nn.Module) -> str:
-    """Return the classes of a module and of its children, with the settings in their representation."""
-    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(module))
 
 
 def dtype_of(name: str) -> torch.dtype:
@@ -211,15 +203,4 @@ def _require_shapes(module: nn.Module, stored: Mapping[str, Sequence[int]]) -> N
                 f"parameter {name!r}",
                 f"a {type(module).__name__} is not the model that was saved: for {name!r} it has {has}, and saved was "
                 f"{wants}",
-            )
-
-
-def _require_tree(module: nn.Module, saved: str, folder: Path) -> None:
-    lines = zip_longest(saved.splitlines(), tree_of(module).splitlines(), fillvalue="nothing")
-    for there, here in lines:
-        if there != here:
-            raise MismatchError(
-                "model",
-                f"the function makes another {type(module).__name__} than the model in {folder}: it has "
-                f"{here.strip()}, and saved was {there.strip()}. Give the function that made the saved model",
             )

@@ -18,7 +18,6 @@ from graphcollab.sites.meeting import Lives, Meeting
 LOG = logging.getLogger(__name__)
 VERBS = ("hello", "meet", "beat", "missing", "give", "take", "back", "leave", "fail", "finish")  # each has a method
 REPLAYS = 10  # how often the same message may be lost
-AGAIN = 10  # deadlines until idle sites are logged again
 
 
 class Coordinator:
@@ -53,8 +52,6 @@ class Coordinator:
         self.lost, self.refused = dict[str, str](), dict[str, str]()
         self._change = threading.Condition()
         self._seen = dict.fromkeys(self.sites, clock())  # time of the last message
-        self._heard = dict.fromkeys(self.sites, clock())  # time of the last message other than a heartbeat
-        self._due = 0.0  # time of the next line about idle sites
         self._at = dict.fromkeys(self.sites, (0, 0))
         self._stuck: dict[str, tuple[int, float]] = {}
         self._meetings: dict[tuple[int, int], Meeting] = {}
@@ -100,8 +97,6 @@ class Coordinator:
             if verb != "leave" and site in self.present and self._stopped is None:
                 self._leave_behind([site], "was started again")
         self._seen[site] = self._clock()
-        if verb != "beat":
-            self._heard[site] = self._clock()
         self._at[site] = max(self._at[site], (epoch, step))
         answer: Frame = getattr(self, f"_{verb}")(site, epoch, step, asked)
         return answer
@@ -114,19 +109,6 @@ class Coordinator:
             silent = [site for site in silent if now - self._seen[site] > self.deadline]
             if silent and self._stopped is None:
                 self._leave_behind(silent, f"has given no sign of life for {self.deadline:g} s")
-            self._name_idle(now)
-
-    def _name_idle(self, now: float) -> None:
-        """Log periodically which sites are alive but have kept others waiting for longer than the deadline."""
-        waiting = {site for meeting in self._meetings.values() if meeting.reply is None for site in meeting.frames}
-        active = [site for site in self.present if site not in self._done]
-        idle = [site for site in active if site not in waiting and now - self._heard[site] > self.deadline]
-        if not idle or len(idle) == len(active) or self._stopped is not None:
-            self._due = now + self.deadline
-        elif now > self._due:
-            seconds = max(now - self._heard[site] for site in idle)
-            LOG.warning("still waiting for %s: alive, but sent nothing for %.0f s", few(idle), seconds)
-            self._due = now + AGAIN * self.deadline
 
     def _meet(self, site: str, epoch: int, step: int, asked: Frame) -> Frame:
         """All-gather: take the value of a site and wait for those of the others."""

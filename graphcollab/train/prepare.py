@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.data import Data
 
-from graphcollab._base.checks import issue, own_filter
+from graphcollab._base.checks import own_filter
 from graphcollab._base.errors import ConflictError, UnsupportedError
 from graphcollab._base.threads import same_threads, threads_here
 from graphcollab.analysis.metrics import as_metric
@@ -29,10 +29,9 @@ from graphcollab.methods.phases import Phases
 from graphcollab.persistence.history import History
 from graphcollab.persistence.lock import hold_folder
 from graphcollab.persistence.saver import Saver
-from graphcollab.train.beginning import warn_of_unlike
 from graphcollab.train.check_outputs import check_outputs
 from graphcollab.train.identity import describe_run, require_alike, require_same, require_same_run, require_same_start
-from graphcollab.train.session import Session, name_limits
+from graphcollab.train.session import Session
 from graphcollab.train.settings import Compute, RunSettings
 from graphcollab.train.start import Start, build_graph, build_modules, for_tasks
 
@@ -156,7 +155,7 @@ def _session(settings: RunSettings, start: Start, saved: Saved, env: Env, data: 
     about = saved.about | {"plans": [asdict(plan) for plan in env.engine.plans], "threads": threads}
     if saved.state is None or plane.cross_silo:  # a site meets others at the start, and their run may be new
         quiet = own_filter("ignore") if saved.state else nullcontext()
-        with same_threads(threads), name_limits(env.engine.plans), quiet:
+        with same_threads(threads), quiet:
             data = method.start(data, env)
     if saved.state is not None:
         state, history = saved.state
@@ -165,8 +164,6 @@ def _session(settings: RunSettings, start: Start, saved: Saved, env: Env, data: 
             data if plane.cross_silo else keep_own(data, settings.fields, plane)
         )  # between sites no other site has saved more
         _require_rounds(data.round, settings)
-    _warn_of_phases(method, settings.rounds)
-    warn_of_unlike(method, start.modules)
     if saved.saver and settings.checkpoint:
         saved.saver.begin(about, data, afresh=not settings.checkpoint.resume)
     return Session(settings, start.modules, env, data, history, threads, start.metric, saved.saver)
@@ -225,15 +222,3 @@ def choose_threads(modules: Sequence[nn.Module], plans: Sequence[Plan]) -> int:
         if convolves or (plan.backend != "loop" and sum(p.numel() for p in module.parameters()) >= LARGE):
             return threads_here()
     return 1
-
-
-def _warn_of_phases(method: Method | Phases, rounds: int) -> None:
-    """Warn of a phase that the run ends before reaching."""
-    while isinstance(method, Phases) and rounds > method.until:
-        method = method.next
-    if isinstance(method, Phases):
-        message = (
-            f"{method.next.name} begins in round {method.until}, counted from 0, and the run ends after {rounds}: "
-            "this phase is never played; ask for more rounds, or let it begin earlier"
-        )
-        issue("no-effect", "rounds", message)

@@ -17,13 +17,11 @@ from torch import nn
 from torch_geometric.data import Data
 
 from graphcollab._base.checks import issue
-from graphcollab._base.memory import used_up
 from graphcollab._base.threads import same_threads
 from graphcollab.analysis.metrics import Metric
 from graphcollab.comm.plane import Plane
 from graphcollab.components import Env
 from graphcollab.components.state import LOOP, tell_all
-from graphcollab.engine.plan import Plan
 from graphcollab.persistence.history import History
 from graphcollab.persistence.saver import Saver
 from graphcollab.train.callbacks import Callback, Progress
@@ -40,25 +38,6 @@ from graphcollab.train.identity import require_one_state
 from graphcollab.train.missed import hand_over, take_over
 from graphcollab.train.result import Result
 from graphcollab.train.settings import RunSettings
-
-KINDS = (torch.OutOfMemoryError, MemoryError, RuntimeError)
-
-
-@contextmanager
-def name_limits(plans: Sequence[Plan]) -> Iterator[None]:
-    """Let an out-of-memory error name the settings to lower and their current values; the error is its cause."""
-    try:
-        yield
-    except KINDS as error:
-        if not used_up(error):
-            raise
-        chunks = ", ".join(dict.fromkeys(f"{plan.chunk} rows" for plan in plans))
-        parts = ", ".join(dict.fromkeys(f"{plan.microbatch or 'all'} samples of a batch" for plan in plans))
-        kind = next(one for one in KINDS if isinstance(error, one))
-        raise kind(
-            f"memory is used up ({' '.join(str(error).split())[:300]}): lower chunk (now {chunks} at a time), or "
-            f"microbatch (now {parts} at a time)"
-        ) from error
 
 
 @dataclass(eq=False)
@@ -89,8 +68,7 @@ class Session:
     def play(self) -> Result:
         """Play the remaining rounds and return the result."""
         plane = self.env.plane
-        limited = name_limits(self.env.engine.plans)
-        with torch.enable_grad(), same_threads(self.threads), limited, _finish_round_on_interrupt() as self._interrupt:
+        with torch.enable_grad(), same_threads(self.threads), _finish_round_on_interrupt() as self._interrupt:
             try:
                 looks = any(not isinstance(callback, Progress) for callback in self.env.observers)
                 self._looked_at = looks if plane.cross_silo else any(plane.all_gather_object(looks))

@@ -18,7 +18,7 @@ from graphcollab.methods import fedavg, local, mapl
 from graphcollab.models import MLP, SplitModel, small_backbones, split_models
 from graphcollab.testing import Scene
 from tests.methods.forms import check_form
-from tests.raising import raises, warns
+from tests.raising import raises
 
 CROSS_ENTROPY = as_objective("cross_entropy")
 
@@ -197,12 +197,6 @@ def test_settings_out_of_range_are_refused(wrong, code):
 def test_a_graph_that_is_none_is_refused():
     with raises("value", "graph", "'complete'"):
         mapl(graph="complete")
-
-
-def test_a_run_that_ends_before_weights_are_learned_says_so():
-    tasks = labeled((0, 1), (0, 1))
-    with warns("no-effect", "rounds"):
-        run(mapl(warmup=2, augment=None), tasks, models()[:1], rounds=2, seed=0)
 
 
 class OddPrototypes(SplitModel):

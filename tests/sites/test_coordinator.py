@@ -283,43 +283,6 @@ def test_what_a_site_says_is_one_printable_line(desk, caplog, verb):
     assert all(len(one) <= 2000 and one.isprintable() for one in words)
 
 
-def waited_for(caplog) -> list[str]:
-    return [one.getMessage() for one in caplog.records if one.getMessage().startswith("still waiting")]
-
-
-def test_who_is_there_and_tells_nothing_is_named_after_two_deadlines_and_every_ten(desk, caplog):
-    """The deadline is 10 s: at 21 s, and then every 101 s."""
-    desk.say("a", "meet", what="x")
-    desk.say("c", "meet", what="x")
-    said = {}
-    for second in range(1, 230):
-        caplog.clear()
-        desk.pass_(1, "a", "b", "c")
-        if told := waited_for(caplog):
-            said[second] = told
-    text = "still waiting for b: alive, but sent nothing for {} s"
-    assert said == {second: [text.format(second)] for second in (21, 122, 223)}
-    assert desk.coordinator.present == ["a", "b", "c"]
-
-
-def test_who_is_waited_for_in_an_exchange_is_named_and_not_who_waits(desk, caplog):
-    for second in range(25):
-        if second % 5 == 0:
-            desk.say("a", "missing", sites=["c"])
-            desk.say("b", "missing", sites=["a", "c"])
-        desk.pass_(1, "a", "b", "c")
-    assert waited_for(caplog) == ["still waiting for c: alive, but sent nothing for 21 s"]
-
-
-def test_nobody_is_named_where_all_compute_or_a_meeting_has_just_begun(desk, caplog):
-    for _ in range(30):
-        desk.pass_(1, "a", "b", "c")
-    desk.say("a", "meet", what="x")
-    for _ in range(9):
-        desk.pass_(1, "a", "b", "c")
-    assert waited_for(caplog) == []
-
-
 def test_an_error_is_logged_with_its_site_and_class(desk, caplog):
     caplog.set_level(logging.ERROR)
     desk.say("b", "fail", **ERROR)

@@ -102,10 +102,6 @@ class Exchange(Exchanger):
         return self.route.serves_rest
 
     @property
-    def mixes(self) -> bool:  # type: ignore[override]
-        return self.route.own_starts
-
-    @property
     def told(self) -> Readers:
         return self.route.carries
 

@@ -81,9 +81,6 @@ class Route(Piece, ABC):
     carries: ClassVar[Readers] = {"listeners": "the part of its model that is mixed"}
     """Disclosures of an exchange by this route, see `Piece.told`."""
 
-    own_starts: ClassVar[bool] = True
-    """Whether models on this route started as their nodes' own initial models."""
-
     @property
     def serves_rest(self) -> bool:
         """Whether nodes at rest get models, too."""

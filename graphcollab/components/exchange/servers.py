@@ -167,8 +167,6 @@ class ThroughCenters(Served):
             averaged under either form.
     """
 
-    own_starts: ClassVar[bool] = False  # they start as centers
-
     weights: Literal["counts", "uniform"] = "uniform"
     divide: Literal["all", "cluster"] = "cluster"
 

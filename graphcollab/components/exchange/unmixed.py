@@ -29,8 +29,6 @@ class NoExchange(Exchanger):
             its traffic. A run without a graph then has all pairs. None: nothing travels.
     """
 
-    mixes: ClassVar[bool] = False
-
     shown: str | None = None
 
     @property
@@ -137,7 +135,6 @@ class PrototypeAverage(Exchanger):
     route: ThroughServer = field(default_factory=ThroughServer)
 
     along_edges: ClassVar[bool] = False
-    mixes: ClassVar[bool] = False  # but prototypes are averaged
     embeds: ClassVar[bool] = True
     keeps: ClassVar[tuple[Field, ...]] = PROTOTYPES
     travels: ClassVar[str] = (
