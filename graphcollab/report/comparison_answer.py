@@ -81,7 +81,7 @@ def details_of(comparison: Comparison, reference: str | None, sites: SiteScores 
         yield _best_mean(comparison, ranked[0])
     if reference in ranked and others and len(comparison.chosen[reference]) not in FEW_SEEDS:
         against = next(iter(_sure(comparison, reference, others)[0]), others[0])
-        if sites is not None and against in sites.differences:
+        if sites is not None and against in sites.others:
             yield _of_sites(sites, against)
     yield from unequal_terms(comparison)
 
@@ -165,9 +165,9 @@ def _difference(comparison: Comparison, name: str, reference: str) -> Finding:
 
 
 def _of_sites(sites: SiteScores, name: str) -> Finding:
-    first = sites.scores[name].metrics[0]
-    _, low, high = sites.differences[name][0].unbind(1)
-    more, less, known = int((low > 0).sum()), int((high < 0).sum()), int((~low.isnan()).sum())
+    first, found = sites.metrics[0], sites.of(name)
+    low, high = found.difference_low, found.difference_high
+    more, less, known = int((low > 0).sum()), int((high < 0).sum()), int(low.notna().sum())
     better, worse = (more, less) if first.higher_is_better else (less, more)
     said = (
         f"By their own 95 % intervals of {first.name} on the last seed, {better} of {known} sites do better with "

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
+import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -40,139 +41,84 @@ Results: TypeAlias = Annotated[
 ]
 
 
+VALUE, DIFFERENCE = ["value", "low", "high"], ["difference", "difference_low", "difference_high"]
+
+
 @dataclass(frozen=True)
 class SiteScores:
     """Metrics of every site and method, with bootstrap intervals; the result of `site_table`.
 
-    ``str`` formats a table with a row per site for every metric, followed by the means over sites with a value. The
-    samples in the last row are those of all sites with a value in some column. If a model has diverged, there are no
-    means; sites that have left (`graphcollab.components.Participation`) have a row, but are excluded from means. `rows`
-    holds the numbers, which `to_csv` writes to a file.
+    ``str`` formats the tables. The samples in their last row are those of all sites with a value in some column. If a
+    model has diverged, there are no means; sites that have left (`graphcollab.components.Participation`) have a row,
+    but are excluded from means.
 
     Args:
-        scores: Metrics of all sites, by method.
-        intervals: Ends of the metrics' intervals, by method, [M, K, 2].
-        differences: Difference to the reference and the ends of its interval, by method except the reference,
-            [M, K, 3].
+        frame: The numbers, a row per site, metric and method: ``site``, ``samples``, ``metric``, ``method``, ``value``,
+            ``low``, ``high``, and with a reference ``difference``, ``difference_low`` and ``difference_high``.
+        tables: A table per metric, with a row per site and the means over sites with a value; notes are below the last.
+        metrics: The metrics.
         reference: Name of the method that the others are compared with, or None.
-        about: Notes on the meaning and units of the numbers, on unequal terms of comparison, and on sites with few
-            samples of their rarer class.
     """
 
-    scores: Mapping[str, Scores]
-    intervals: Mapping[str, Tensor] = field(repr=False)
-    differences: Mapping[str, Tensor] = field(repr=False)
+    frame: pd.DataFrame = field(repr=False)
+    tables: Sequence[Table] = field(repr=False)
+    metrics: Sequence[Metric]
     reference: str | None = None
-    about: Sequence[Finding] = ()
+
+    def of(self, method: str, m: int = 0) -> pd.DataFrame:
+        """Return the rows of a method and a metric, one per site."""
+        return self.frame[(self.frame.method == method) & (self.frame.metric == self.metrics[m].name)]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
-        """The numbers, one dictionary per site, metric and method; missing values are NaN.
-
-        ``site``, ``samples``, ``metric``, ``method``, ``value``, ``low``, ``high``, and with a reference
-        ``difference``, ``difference_low`` and ``difference_high``.
-        """
-        out, first, none = [], self._first, torch.full((len(self._first.metrics), len(self._first.names), 3), torch.nan)
-        for (k, site), (m, metric), method in product(enumerate(first.names), enumerate(first.metrics), self.scores):
-            low, high = self.intervals[method][m, k].tolist()
-            row = {"site": site, "samples": int(first.sizes[k]), "metric": metric.name, "method": method}
-            row |= {"value": float(self.scores[method][metric.name][k]), "low": low, "high": high}
-            if self.reference is not None:
-                told = self.differences.get(method, none)[m, k].tolist()
-                row |= dict(zip(("difference", "difference_low", "difference_high"), told, strict=True))
-            out.append(row)
-        return out
+    def others(self) -> list[str]:
+        """The methods other than the reference; none without one."""
+        return [name for name in self.frame.method.unique() if self.reference not in (None, name)]
 
     def to_csv(self, path: str | Path) -> Path:
-        """Write `rows` to a file atomically; missing values are empty."""
-        rows = self.rows
-        cells = (["" if value != value else value for value in row.values()] for row in rows)
-        return write_csv(path, list(rows[0]), cells)
-
-    @property
-    def tables(self) -> list[Table]:
-        """A table for every metric, with the common notes below the last."""
-        tables = [self._table(m) for m in range(len(self._first.metrics))]
-        return [*tables[:-1], tables[-1].noting(*self._notes())]
-
-    @property
-    def _first(self) -> Scores:
-        return next(iter(self.scores.values()))
-
-    def _notes(self) -> Iterator[Finding]:
-        yield from self.about[:1]
-        fewer = [metric.name for metric in self._first.metrics if not metric.higher_is_better]
-        so = f", so − is an improvement on {self.reference}" * bool(self.differences)
-        said = f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
-        yield from noted("less-is-better", ", ".join(fewer), said)
-        yield from self.about[1:]
-        yield from self._limits()
-
-    def _table(self, m: int) -> Table:
-        """Return the table of a metric: values, differences, and two rows of means at the end."""
-        first, metric = self._first, self._first.metrics[m].name
-        rows = [[Cell(name), count_cell(size)] for name, size in zip(first.names, first.sizes.tolist(), strict=True)]
-        plain, weighted, counted = [Cell("mean"), Cell("")], [], torch.zeros(len(rows), dtype=torch.bool)
-        columns = ["site", "samples"]
-        for column, values, by in self._columns(m):
-            write = partial(number_cell, digits=shown_in(metric in SHARES, 1)[1], signed=len(by) > 1)
-            known = torch.stack([scores.counted(metric) for scores in by]).all(0)
-            lost = any(bool((scores.loss.isinf() & scores.members).any()) for scores in by)
-            plain.append(_mean(write, values[:, 0], torch.ones(len(rows)), known, lost))
-            weighted.append(_mean(write, values[:, 0], first.sizes, known, lost))
-            counted |= known
-            columns.append(column)
-            for row, value in zip(rows, values.tolist(), strict=True):
-                row.append(_cell(write, value))
-        by_samples = [Cell("mean, by samples"), count_cell(int(first.sizes[counted].sum())), *weighted]
-        return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every site, {metric}")
-
-    def _columns(self, m: int) -> Iterator[tuple[str, Tensor, list[Scores]]]:
-        """Yield titles, values and interval ends, [K, 3], of all methods and differences, with their scores."""
-        metric = self._first.metrics[m]
-        share = metric.name in SHARES
-        scale, _, unit = shown_in(share, 1)
-        for method, scores in self.scores.items():
-            values = torch.cat([scores[metric.name][:, None], self.intervals[method][m]], 1)
-            title = f"{method} {metric.name}{unit}" if len(self.scores) > 1 else f"{metric.name}{unit}"
-            yield title, scale * values, [scores]
-        for method, values in self.differences.items():
-            title = f"{method} − {self.reference}, {'points' if share else metric.name}"
-            both = [self.scores[method], self.scores[str(self.reference)]]
-            yield title, scale * values[m], both
-
-    def _limits(self) -> Iterator[Finding]:
-        first, every = self._first, self.scores.items()
-        away = {first.names[k] for _, one in every for k in (~one.members & ~one.loss.isnan()).nonzero()}
-        left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
-        yield from noted("left", "nodes", left * bool(away), nodes=sorted(away))
-        small = {name: n for name, n in zip(first.names, first.sizes.tolist(), strict=True) if 1 < n < SMALL}
-        narrow = few([f"{name} ({n})" for name, n in small.items()])
-        said = f"with fewer than {SMALL} samples intervals are too narrow: {narrow}" * bool(small)
-        yield from noted("few-samples", "nodes", said, samples=small)
-        why = {
-            f"{first.names[k]} ({_missing(scores, metric, k)})": first.names[k]
-            for method, scores in every
-            for m, metric in enumerate(scores.metrics)
-            for k in self.intervals[method][m, :, 0].isnan().nonzero().flatten().tolist()
-        }
-        said = f"no interval: {few([*why])}" * bool(why)
-        yield from noted("no-interval", "nodes", said, nodes=[*dict.fromkeys(why.values())])
+        """Write ``frame`` to a file atomically; missing values are empty."""
+        cells = self.frame.astype(object).where(self.frame.notna(), "")
+        return write_csv(path, [*cells], cells.to_numpy().tolist())
 
     def __str__(self) -> str:
         return "\n\n".join(map(str, self.tables))
 
 
-def _missing(scores: Scores, metric: Metric, k: int) -> str:
-    if int(scores.sizes[k]) < 2:
-        return "one sample" if int(scores.sizes[k]) else "no samples"
-    if bool(scores.loss[k].isnan() & ~scores.members[k]):
-        return "it has not joined"
-    if not bool(scores.loss[k].isfinite()):
-        return "its model has diverged"
-    if bool(scores[metric.name][k].isnan()):
-        return f"{metric.name} is not defined"
-    return "all resamples alike, or without a value"
+def _table(sites: SiteScores, m: int, scores: Mapping[str, Scores]) -> Table:
+    """Return the table of a metric: values, differences, and two rows of means at the end."""
+    first, metric = next(iter(scores.values())), sites.metrics[m].name
+    scale, digits, unit = shown_in(share := metric in SHARES, 1)
+    shown = [(f"{name} {metric}{unit}".removeprefix(f"{name} " * (len(scores) == 1)), name, [name]) for name in scores]
+    ref = str(sites.reference)
+    shown += [(f"{name} − {ref}, {'points' if share else metric}", name, [name, ref]) for name in sites.others]
+    rows = [[Cell(name), count_cell(size)] for name, size in zip(first.names, first.sizes.tolist(), strict=True)]
+    plain, weighted, counted = [Cell("mean"), Cell("")], list[Cell](), torch.zeros(len(rows), dtype=torch.bool)
+    for _, name, both in shown:
+        write, by = partial(number_cell, digits=digits, signed=len(both) > 1), [scores[one] for one in both]
+        values = torch.from_numpy(scale * sites.of(name, m)[DIFFERENCE if len(both) > 1 else VALUE].to_numpy())
+        known = torch.stack([one.counted(metric) for one in by]).all(0)
+        lost = any(bool((one.loss.isinf() & one.members).any()) for one in by)
+        plain.append(_mean(write, values[:, 0], torch.ones(len(rows)), known, lost))
+        weighted.append(_mean(write, values[:, 0], first.sizes, known, lost))
+        counted |= known
+        for row, value in zip(rows, values.tolist(), strict=True):
+            row.append(_cell(write, value))
+    by_samples = [Cell("mean, by samples"), count_cell(int(first.sizes[counted].sum())), *weighted]
+    columns = ["site", "samples", *(title for title, *_ in shown)]
+    return Table(columns, [*rows, plain, by_samples], foot=2, caption=f"Every site, {metric}")
+
+
+def _limits(frame: pd.DataFrame, every: Iterable[Scores]) -> Iterator[Finding]:
+    away = {one.names[k] for one in every for k in (~one.members & ~one.loss.isnan()).nonzero()}
+    left = f"left the collaboration, so in no mean, and judged by the model of then: {few(sorted(away))}"
+    yield from noted("left", "nodes", left * bool(away), nodes=sorted(away))
+    rows = frame[frame.samples.between(2, SMALL - 1)]
+    small = dict(zip(rows.site, rows.samples.tolist(), strict=True))
+    narrow = few([f"{name} ({n})" for name, n in small.items()])
+    said = f"with fewer than {SMALL} samples intervals are too narrow: {narrow}" * bool(small)
+    yield from noted("few-samples", "nodes", said, samples=small)
+    lacking = frame[frame.low.isna()].site.unique().tolist()
+    said = f"no interval, from one sample, resamples all alike or no value: {few(lacking)}" * bool(lacking)
+    yield from noted("no-interval", "nodes", said, nodes=lacking)
 
 
 def _mean(write: Callable[..., Cell], values: Tensor, weight: Tensor, known: Tensor, lost: bool) -> Cell:
@@ -190,20 +136,18 @@ def _cell(write: Callable[..., Cell], value: Sequence[float]) -> Cell:
 
 def sites_of_comparison(sites: SiteScores, reference: str) -> Table:
     """Return a row for every site: the first metric for the reference, and for the best method at this site."""
-    first, others = sites.scores[reference], [*sites.differences]
-    metric, values = first.metrics[0], first[first.metrics[0].name]
+    own, others, metric = sites.of(reference), sites.others, sites.metrics[0]
     (scale, digits, unit), sign = shown_in(metric.name in SHARES, 1), 1 if metric.higher_is_better else -1
-    gains = torch.stack([sites.differences[name][0] for name in others])  # [M, K, 3]
-    best = (sign * gains[..., 0]).nan_to_num(-math.inf).argmax(0).tolist()
-    places = decimals(values.tolist()) if digits is None else digits
+    gains = np.stack([sites.of(name)[DIFFERENCE] for name in others])  # [M, K, 3]
+    best = np.nan_to_num(sign * gains[..., 0], nan=-math.inf).argmax(0)
+    places = decimals(own.value.tolist()) if digits is None else digits
     rows = []
-    for k, name in enumerate(first.names):
+    for k, (name, size, value) in enumerate(zip(own.site, own.samples, own.value, strict=True)):
         told = (scale * gains[best[k], k]).tolist()
         better = sign * told[0] > 0
         gain = _cell(partial(number_cell, digits=places, signed=True), told)
         way = [Cell(others[best[k]]), gain] if better else [Cell(reference), Cell()]
-        own = number_cell(scale * float(values[k]), places)
-        rows.append([Cell(name), count_cell(int(first.sizes[k])), own, *way])
+        rows.append([Cell(name), count_cell(size), number_cell(scale * value, places), *way])
     title = f"difference to {reference}, {'points' if scale > 1 else metric.name}"
     columns = ["site", "test rows", f"{reference}, {metric.name}{unit}", "did best", title]
     said = "What did best at a site may have by chance: no advice. In brackets 95 % intervals, on the last seed."
@@ -227,7 +171,7 @@ def site_table(
     `paired_table`. Samples of one group are drawn together. Differences to a reference use the same resamples (a paired
     bootstrap). A site with fewer than two samples has no interval. A site whose metric is undefined (an AUC of one
     class) has no value, a warning names it, and means are over the other sites. Notes below the table name sites with
-    fewer than 20 samples, whose intervals are too narrow, and explain missing intervals.
+    fewer than 20 samples, whose intervals are too narrow, and sites without an interval.
 
     Args:
         results: The output of `run` or `compare`, or results by method. A comparison shows the last seed, with the
@@ -240,7 +184,7 @@ def site_table(
         seed: Seed of the resamples.
 
     Returns:
-        A `SiteScores` to ``print``, with ``rows`` and ``to_csv(path)``.
+        A `SiteScores` to ``print``, with ``frame`` and ``to_csv(path)``.
     """
     many, about = results_by_name(results)
     if not many:
@@ -267,12 +211,19 @@ def site_table(
         (every,) = first.env.plane.all_gather(first.env.plane.local_values(own))
         return every.transpose(0, 1)
 
-    differences = {}
+    parts = []
     for name in many:
-        if reference is not None and name != reference:
-            value = _stacked(scores[name]) - _stacked(scores[reference])
-            differences[name] = torch.cat([value[..., None], interval(drawn[name] - drawn[reference])], 2)
-    intervals = {name: interval(values) for name, values in drawn.items()}
+        values = torch.cat([_stacked(scores[name])[..., None], interval(drawn[name])], 2)  # [M, K, 3]
+        if reference is not None:
+            apart = _stacked(scores[name]) - _stacked(scores[reference])
+            ends = interval(drawn[name] - drawn[reference])
+            gains = torch.cat([apart[..., None], ends], 2)
+            values = torch.cat([values, gains if name != reference else gains * torch.nan], 2)
+        for metric, numbers in zip(judged, values.double().numpy(), strict=True):
+            about_sites = {"site": scores[name].names, "samples": scores[name].sizes.tolist()}
+            part = pd.DataFrame({**about_sites, "metric": metric.name, "method": name})
+            parts.append(part.join(pd.DataFrame(numbers, columns=[*VALUE, *DIFFERENCE][: numbers.shape[1]])))
+    frame = pd.concat(parts).sort_index(kind="stable").reset_index(drop=True)  # site after site
     grouped = split in first.tasks.splits and first.tasks.pools[first.tasks.splits[split].pool].group is not None
     said = (
         f"in brackets {100 * confidence:.4g} % intervals of {resamples} bootstrap resamples of each site's {split} "
@@ -284,8 +235,15 @@ def site_table(
         *weighted(first.tasks),
         *noted("units", "metrics", in_deviations(first.tasks, [metric.name for metric in judged])),
         *_rare(first.tasks, split),
+        *_limits(frame, scores.values()),
     ]
-    return SiteScores(scores, intervals, differences, reference, notes)
+    fewer = [metric.name for metric in judged if not metric.higher_is_better]
+    so = f", so − is an improvement on {reference}" * (reference is not None and len(many) > 1)
+    said = f"of {' and '.join(fewer)} less is better{so}" * bool(fewer)
+    notes[1:1] = noted("less-is-better", ", ".join(fewer), said)
+    found = SiteScores(frame, [], judged, reference)
+    tables = [_table(found, m, scores) for m in range(len(judged))]
+    return replace(found, tables=[*tables[:-1], tables[-1].noting(*notes)])
 
 
 def _rare(tasks: Tasks, split: str) -> list[Finding]:

@@ -104,7 +104,7 @@ def test_a_node_that_never_joined_has_no_score_and_one_that_joins_begins_with_th
     assert scores["accuracy"].isnan().tolist() == [True, False, False, False]
     assert scores.nodes("accuracy") == result.summary()["nodes"] == 3
     assert scores.mean("accuracy") == pytest.approx(result.summary()["mean"])
-    assert "a (it has not joined)" in str(site_table(result, resamples=20))
+    assert "no value: a" in str(site_table(result, resamples=20))
 
     def present(round_):
         return (2, 3) if round_ < 2 else (1, 2, 3)

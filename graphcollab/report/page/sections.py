@@ -43,7 +43,7 @@ def content_of_comparison(
         tables.append(paired_table(comparison, reference))
     details = [*details_of(comparison, reference, sites)]
     settings = "\n\n".join(f"{name}:\n{result.method!r}" for name, result in last.items())
-    first = [] if sites is None or not sites.differences else [sites_of_comparison(sites, str(sites.reference))]
+    first = [] if sites is None or not sites.others else [sites_of_comparison(sites, str(sites.reference))]
     sections = [
         *([] if sites is None else [Section("sites", "Site by site", tables=first, more=sites.tables)]),
         Section("details", "Details", details, tables=without_repeats(tables, details)),
