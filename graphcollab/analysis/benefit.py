@@ -315,8 +315,6 @@ def _benefit(
         deviation=None if aim is None else (aim[0], sum(aim[1]) / len(aim[1])),
         weighted=dealt[0].pools[dealt[0].splits["test"].pool].weight is not None,
         groups=_mean([groups_held(tasks) for tasks in dealt]),
-        chosen={name: [one.chosen[name] for one in played] for name in played[0].chosen},
-        models={name: [one.models[name] for one in played] for name in played[0].models if "" not in experiment.models},
         picked={name: [one.picked[name] for one in played] for name in played[0].picked},
         findings={name: [one.findings[name] for one in played] for name in played[0].findings},
         weights={name: torch.stack([one.weights[name] for one in played]) for name in played[0].weights},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -17,6 +17,19 @@ FLOOR = 0.01  # of a constant's error; errors below it count as equal, since alm
 
 Scores: TypeAlias = Mapping[str, Tensor]
 Verdict: TypeAlias = Literal["gains", "loses", "no evidence", "not defined"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What validation data chose for an arm on a split: a model ("" if there is one only), settings, and rounds."""
+
+    model: str
+    setting: Mapping[str, Any]
+    rounds: int
+
+    def __str__(self) -> str:
+        told = [f"{key}={value}" for key, value in self.setting.items() if value is not None]
+        return ", ".join(filter(None, (self.model, *told, f"{self.rounds} rounds")))
 
 
 @dataclass(frozen=True)
@@ -91,6 +104,8 @@ def plain(value: Any) -> Any:
     """Convert a value to types that JSON supports; NaN becomes null."""
     if isinstance(value, Tensor):
         return plain(value.tolist())
+    if isinstance(value, Choice):
+        return plain(asdict(value))
     if isinstance(value, Mapping):
         return {str(key): plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -14,9 +14,10 @@ from graphcollab._base.naming import numbered
 from graphcollab.analysis.arms import OUTSIDE, Arm, Make, Measured, Outside, Runs, Setting
 from graphcollab.analysis.baseline import Baseline, baseline_scores
 from graphcollab.analysis.constants import constants
+from graphcollab.analysis.evidence import Choice
 from graphcollab.analysis.layout import Layout
 from graphcollab.data._sites import name_ids
-from graphcollab.data.losses import constant_of, predicted_by
+from graphcollab.data.losses import predicted_by
 from graphcollab.data.tasks import Tasks
 from graphcollab.methods import fedavg
 from graphcollab.train.start import Model, build_modules, for_tasks
@@ -31,9 +32,7 @@ class Played:
     """The results of one split: test metrics of arms and baselines, [M, H, n], choices, findings and weights."""
 
     scores: dict[str, Tensor] = field(default_factory=dict)
-    chosen: dict[str, str] = field(default_factory=dict)
-    models: dict[str, str] = field(default_factory=dict)
-    picked: dict[str, tuple[str, Setting, int] | None] = field(default_factory=dict)
+    picked: dict[str, Choice | None] = field(default_factory=dict)
     findings: dict[str, str] = field(default_factory=dict)
     weights: dict[str, Tensor] = field(default_factory=dict)
 
@@ -83,13 +82,10 @@ class Experiment:
             if flat is not None and judged and name != "outside":
                 arm = replace(arm, constant=(flat[0][sites], flat[1][..., sites]))
             played.scores[name], at = arm.choose(usual[sites])
-            played.chosen[name], played.models[name], played.picked[name] = constant_of(split.loss), "", None
+            played.picked[name] = None
             if at is not None:
                 rounds = min((at[1] + 1) * self.settings["evaluate_every"], self.settings["rounds"])
-                model, point, _ = played.picked[name] = (*arm.settings[at[0]], rounds)
-                told = [f"{key}={value}" for key, value in point.items() if value is not None]
-                played.models[name] = model
-                played.chosen[name] = ", ".join(filter(None, (model, *told, f"{rounds} rounds")))
+                played.picked[name] = Choice(*arm.settings[at[0]], rounds)
             if name in runs:
                 last = runs[name].results[0 if at is None else at[0]]
                 played.findings[name] = ", ".join(found.code for found in last.history.findings)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from graphcollab._base.files import write_whole
 from graphcollab._base.naming import Node, find_node
-from graphcollab.analysis.evidence import FLOOR, Compared, Gain, Scores, Verdict, judge, others_of, plain
+from graphcollab.analysis.evidence import FLOOR, Choice, Compared, Gain, Scores, Verdict, judge, others_of, plain
 from graphcollab.analysis.held import LEAST
 from graphcollab.analysis.metrics import METRICS
 from graphcollab.analysis.metrics.inference import Differences, corrected_differences
@@ -54,9 +54,7 @@ class Benefit:
         flat: Description of the constant.
         train: Mean number of training samples, [K].
         test: Mean number of test samples, [K].
-        chosen: Choices made on validation data: for every arm, a list with one text per split.
-        models: Name of the chosen model for every arm and split, if there are several; empty for a constant.
-        picked: Chosen model, settings and number of rounds, likewise; None for a constant.
+        picked: Choices made on validation data: for every arm, a list with one per split; None for a constant.
         halves: If sites have more test than training samples: the same metric on either half of the test samples,
             [R, 2, K], also of ``"constant"``, and [R, 2, K, K] of ``"pairs"`` and ``"without"``.
         rarer: Mean number of test samples of a site's rarer class, [K], for binary tasks, or of test events.
@@ -87,9 +85,7 @@ class Benefit:
     flat: str = field(repr=False)
     train: Tensor = field(repr=False)
     test: Tensor = field(repr=False)
-    chosen: Mapping[str, list[str]] = field(repr=False)
-    models: Mapping[str, list[str]] = field(default_factory=dict, repr=False)
-    picked: Mapping[str, list[tuple[str, Mapping[str, Any], int] | None]] = field(default_factory=dict, repr=False)
+    picked: Mapping[str, list[Choice | None]] = field(repr=False)
     halves: Mapping[str, Tensor] = field(default_factory=dict, repr=False)
     rarer: Tensor | None = field(default=None, repr=False)
     minority: Tensor | None = field(default=None, repr=False)
@@ -272,8 +268,8 @@ class Benefit:
 
     def by_constants(self, by: str) -> bool:
         """Return whether constants replaced an arm's models on at least half of the splits."""
-        chosen = self.chosen.get(by, [])
-        return 2 * chosen.count(self.flat) >= max(len(chosen), 1)
+        picked = self.picked.get(by, [])
+        return 2 * picked.count(None) >= max(len(picked), 1)
 
     def untold(self, by: str) -> bool:
         """Return whether constants replaced both an arm's models and those of training alone, so nothing is claimed.

@@ -18,6 +18,7 @@ from graphcollab._base.errors import ConflictError, MissingError
 from graphcollab.analysis import Benefit, Comparison
 from graphcollab.analysis.calibration import balanced_threshold, fit_temperature
 from graphcollab.analysis.constants import constants
+from graphcollab.analysis.evidence import Choice
 from graphcollab.analysis.final import Final, needed, with_all_rows
 from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.metrics.scores import score_rows
@@ -138,14 +139,16 @@ def _constant(tasks: Tasks) -> Tensor:
     return found[1][0, 0]
 
 
-def chosen_most(picked: Iterable[tuple[str, Mapping[str, Any], int] | None]) -> tuple[str, dict[str, Any], int] | None:
+def chosen_most(picked: Iterable[Choice | None]) -> Choice | None:
     """Return the model chosen most often on splits, its settings chosen most often, and their median rounds."""
-    done = [(model, tuple(point.items()), rounds) for model, point, rounds in filter(None, picked)]
+    done = [*filter(None, picked)]
     if not done:
         return None
-    model, _ = Counter(model for model, *_ in done).most_common(1)[0]
-    point, _ = Counter(point for one, point, _ in done if one == model).most_common(1)[0]
-    return model, dict(point), round(median(rounds for *key, rounds in done if key == [model, point]))
+    model, _ = Counter(one.model for one in done).most_common(1)[0]
+    point, _ = Counter(tuple(one.setting.items()) for one in done if one.model == model).most_common(1)[0]
+    setting = dict(point)
+    rounds = [one.rounds for one in done if (one.model, one.setting) == (model, setting)]
+    return Choice(model, setting, round(median(rounds)))
 
 
 def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: Path, asked: Mapping[str, Any]) -> Told:
@@ -163,7 +166,7 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
                 "nothing", arm, f"no models are saved: {found.flat} did better than those trained {arm} on all splits"
             )
             continue
-        model, point, rounds = picked
+        model, point = picked.model, picked.setting
         local_steps = {name: asked[name] for name in ("epochs", "batch_size")}
         one = Contestant(arm, 0, {**point, **local_steps}, makers[arm], candidates(models)[model])
         play = partial(one.play, {"compute": compute_of(asked)}, asked["seed"])
@@ -171,5 +174,5 @@ def save_of_benefit(found: Benefit, made: Mapping[str, Any], models: Any, out: P
         known: dict[str, Any] = {"metric": found.metric, "test": found.scores[arm], "setting": setting}
         known |= {"constant": found.constant, "flat": found.flat, "geometric": found.relative}
         tasks = _all_rows(asked, asked["seed"], one.method())
-        told |= _save(arm, partial(Final.fit, play, tasks, rounds, **known), out, {})
+        told |= _save(arm, partial(Final.fit, play, tasks, picked.rounds, **known), out, {})
     return told

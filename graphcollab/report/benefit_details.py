@@ -28,9 +28,9 @@ def models_in(arm: str) -> str:
 def of_constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
     """Report where constants replaced models, and which other models are no better on average over sites."""
     for arm in ("alone", *benefit.arms, "pairs", "without") if benefit is first else ():
-        chosen = benefit.chosen.get(arm, [])
-        if flat := chosen.count(benefit.flat):
-            numbers = {"splits": flat, "of": len(chosen)}
+        picked = benefit.picked.get(arm, [])
+        if flat := picked.count(None):
+            numbers = {"splits": flat, "of": len(picked)}
             yield say("constants", arm, numbers, models=models_in(arm), flat=benefit.flat)
     (scale, digits, _), said = values_in(benefit), set[str]()
     for code, gains in (("no-better", benefit.overall), ("no-better-weighted", benefit.by_samples)):
@@ -46,7 +46,8 @@ def of_constants(benefit: Benefit, first: Benefit) -> Iterator[Finding]:
 
 def of_chosen(benefit: Benefit) -> Iterator[Finding]:
     """Report how often each of several models was chosen, for arms whose mean over sites uses models."""
-    counts = {arm: Counter(filter(None, benefit.models.get(arm, ()))) for arm in ("alone", *benefit.arms)}
+    picked = {arm: filter(None, benefit.picked.get(arm, ())) for arm in ("alone", *benefit.arms)}
+    counts = {arm: Counter(one.model for one in some if one.model) for arm, some in picked.items()}
     splits = len(benefit.scores["alone"])
     told = [
         f"{models_in(arm)}: {', '.join(f'{name} on {many} of {splits} splits' for name, many in count.most_common())}"
@@ -60,7 +61,7 @@ def of_chosen(benefit: Benefit) -> Iterator[Finding]:
 def of_last_rounds(benefit: Benefit) -> Iterator[Finding]:
     """Report models for which the last round was the best on at least half of the splits."""
     arms, of = ("alone", *benefit.arms), len(benefit.scores["alone"])
-    rounds = {arm: [one[-1] for one in benefit.picked.get(arm, ()) if one is not None] for arm in arms}
+    rounds = {arm: [one.rounds for one in benefit.picked.get(arm, ()) if one is not None] for arm in arms}
     most = max(map(max, filter(None, rounds.values())), default=0)
     splits = {arm: last for arm, many in rounds.items() if 2 * (last := many.count(most)) >= of}
     if most > 1 and splits:

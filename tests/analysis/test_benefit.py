@@ -16,6 +16,7 @@ from torch import nn
 from graphcollab import Tasks, benefit, build_model, run
 from graphcollab.analysis import Benefit, resplit
 from graphcollab.analysis.baseline import OWN
+from graphcollab.analysis.evidence import Choice
 from graphcollab.analysis.held import asked, minority_held
 from graphcollab.analysis.metrics import corrected_differences
 from graphcollab.methods import cobo, ditto, fedavg, local, meta_l2c
@@ -27,6 +28,8 @@ from tests.raising import raises, warns
 
 CLOSE = partial(torch.testing.assert_close, rtol=1e-5, atol=1e-6)
 WHOLE = {"rounds": 4, "epochs": 1, "batch_size": 1000, "evaluations": 2}  # whole batches: nothing is random
+
+LEARNED = Choice("", {"lr": 0.1}, 4)
 
 
 def site(n, seed, sign=1.0, width=3):
@@ -106,7 +109,7 @@ def test_scores_are_those_of_runs_of_their_own(found, r):
 
 def test_models_of_all_others_are_tested_at_the_one_left_out(found):
     tasks = resplit(regression(), 5)
-    rounds = int(found.chosen["outside"][0].split()[-2])
+    rounds = int(found.picked["outside"][0].rounds)
     pooled = run(fedavg(epochs=1, batch_size=1000, lr=0.1), tasks.select([0, 1]), linear, rounds=rounds, seed=5)
     x, y = (getattr(tasks.pools["all"], name)[tasks.splits["test"].of(2)] for name in ("inputs", "targets"))
     expected = float((pooled.model(0)(x) - y).square().mean().detach())
@@ -124,7 +127,7 @@ def test_results_are_those_of_one_process_bit_for_bit(found):
     settings = {"methods": methods, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}
     one, other = (benefit(regression(), lambda: nn.Linear(3, 1), n_jobs=jobs, **settings) for jobs in (1, 2))
     assert benefit_answer(other) == benefit_answer(one)
-    assert other.chosen == one.chosen
+    assert other.picked == one.picked
     assert list(one.scores) == ["alone", "together", "ditto", "meta_l2c"]
     for name in one.scores:
         assert torch.equal(other.scores[name], one.scores[name])
@@ -162,7 +165,7 @@ def test_halves_of_the_test_samples_are_measured_where_there_are_more_of_them_th
     told = benefit(deal, linear, methods={}, repeats=3, lrs=(0.1,), **WHOLE)
     assert told.halves["together"].shape == (3, 2, 3)
     tasks = resplit(regression(), 1, test=0.7)
-    rounds = int(told.chosen["alone"][1].split()[-2])
+    rounds = int(told.picked["alone"][1].rounds)
     result = run(local(epochs=1, batch_size=1000, lr=0.1), tasks, linear, rounds=rounds, seed=1)
     halves = [replace(result, tasks=tasks)]
     for k in range(3):
@@ -211,7 +214,7 @@ def test_test_samples_play_no_part_in_choices():
     spoilt = replace(spoilt, pools={"all": replace(pool, targets=targets)})
     settings = {"methods": {}, "repeats": 3, "lrs": (0.01, 0.1), **WHOLE}
     one, other = (benefit(lambda _, some=some: some, linear, **settings) for some in (resplit(tasks, 0), spoilt))
-    assert one.chosen == other.chosen
+    assert one.picked == other.picked
     assert not torch.allclose(one.scores["alone"], other.scores["alone"])
 
 
@@ -384,8 +387,8 @@ def test_of_many_sites_pairs_are_drawn_and_it_says_so():
 
 
 def test_it_is_said_where_models_do_no_better_than_the_mean(found):
-    means = [found.chosen[name].count("the mean of the targets") for name in ("alone", "together", "ditto")]
-    told = replace(found, chosen={**found.chosen, "together": ["the mean of the targets", "lr=0.1, 4 rounds"]})
+    means = [found.picked[name].count(None) for name in ("alone", "together", "ditto")]
+    told = replace(found, picked={**found.picked, "together": [None, LEARNED]})
     assert finding(told, "constants", "together").numbers == {"splits": 1, "of": 2}
     arms = ("alone", "together", "ditto")
     assert sum(one.subject in arms for one in findings(found, "constants")) == sum(many > 0 for many in means)
@@ -398,14 +401,14 @@ def test_no_gain_is_claimed_where_constants_stand_for_models(found):
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
     scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 2 * alone * noise}
-    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
+    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
     constant = 4 * alone.flip(0)
-    told = replace(found, scores=scores, chosen=models, constant=constant)
+    told = replace(found, scores=scores, picked=models, constant=constant)
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "gains", "ditto": "loses"}
-    flat = dict.fromkeys([*found.chosen], ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"])
-    told = replace(found, scores=scores, chosen=flat, constant=constant)
+    flat = dict.fromkeys([*found.picked], [None] * 2 + [LEARNED])
+    told = replace(found, scores=scores, picked=flat, constant=constant)
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "no evidence"}
-    told = replace(told, chosen={**flat, "alone": models["alone"]})
+    told = replace(told, picked={**flat, "alone": models["alone"]})
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "loses"}
     assert told.overall[0].gain == pytest.approx(0.5, abs=0.01)
 
@@ -436,7 +439,7 @@ def with_one_that_spoils():
         "the mean of the targets",
         torch.tensor([30.0, 30.0, 30.0, 30.0]),
         torch.tensor([10.0, 10.0, 10.0, 10.0]),
-        {name: ["lr=0.1, 4 rounds"] * splits for name in ("alone", "together", "pairs", "without")},
+        {name: [Choice("", {"lr": 0.1}, 1)] * splits for name in ("alone", "together", "pairs", "without")},
     )
 
 
@@ -519,8 +522,8 @@ def accuracies(found, **of):
     constant, alone = values.pop("constant"), values["alone"]
     scores = {name: values.get(name, alone) for name in found.scores}
     unknown = torch.full((4, 3, 3), math.nan, dtype=torch.float64)
-    chosen = {name: ["lr=0.1, 4 rounds"] * 4 for name in found.chosen}
-    about = {"metric": "accuracy", "higher_is_better": True, "flat": "the class frequencies", "chosen": chosen}
+    chosen = {name: [LEARNED] * 4 for name in found.picked}
+    about = {"metric": "accuracy", "higher_is_better": True, "flat": "the class frequencies", "picked": chosen}
     shares = {"train": torch.full((3,), 30.0), "test": torch.full((3,), 10.0)}
     return replace(
         found, scores=scores, constant=constant, pairs=unknown, without=unknown, outside=alone, **about, **shares
@@ -606,16 +609,16 @@ def test_errors_below_a_hundredth_of_a_constants_are_alike(found):
 
 
 def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(found):
-    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
-    flat = ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"]
+    models = {name: [LEARNED] * 3 for name in found.picked}
+    flat = [None] * 2 + [LEARNED]
     cells = lambda told: [re.split(r"\s{2,}", line)[-3:] for line in benefit_table(told).splitlines()[2:5]]  # noqa: E731
-    told = replace(found, chosen=models)
+    told = replace(found, picked=models)
     assert not findings(told, "constants")
     gains = told.matrix.nan_to_num().amax(1)
     assert [row[0] != "–" for row in cells(told)] == (gains > 0).tolist()
     assert (gains > 0).any()
     assert cells(told)[0][1] != "–"
-    told = replace(found, chosen={**models, "pairs": flat, "without": flat})
+    told = replace(found, picked={**models, "pairs": flat, "without": flat})
     stood = {one.subject: one.numbers for one in findings(told, "constants")}
     assert stood == {"pairs": {"splits": 2, "of": 3}, "without": {"splits": 2, "of": 3}}
     assert [row[:2] for row in cells(told)] == [["–", "–"]] * 3
@@ -624,20 +627,20 @@ def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(f
 def test_nothing_is_claimed_of_sites_and_pairs_for_whose_models_constants_stood(found):
     """Constants are three times as bad as training alone, on every split; one choice is made for all pairs."""
     alone = torch.tensor([[1.0, 1.1, 0.9], [1.1, 1.0, 1.0], [0.9, 0.9, 1.1]], dtype=torch.float64)
-    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
+    models = {name: [LEARNED] * 3 for name in found.picked}
     noise = 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None, None]
     pairs = (3 * alone[:, :, None] * noise).expand(3, 3, 3).masked_fill(torch.eye(3).bool(), torch.nan)
     told = replace(found, scores={"alone": alone, "together": alone}, pairs=pairs, constant=pairs.nanmean(2))
-    assert {gain.verdict for gain in replace(told, chosen=models).pair_gains} == {"loses"}
-    stood = replace(told, chosen={**models, "pairs": [found.flat] * 3})
+    assert {gain.verdict for gain in replace(told, picked=models).pair_gains} == {"loses"}
+    stood = replace(told, picked={**models, "pairs": [None] * 3})
     assert {gain.verdict for gain in stood.pair_gains} == {"no evidence"}
     assert "pairs" not in [section.name for section in content_of_benefit(stood, "", "").sections]
     worse = replace(told, scores={"alone": alone, "together": 3 * alone * noise[..., 0]})
-    assert {gain.verdict for gain in replace(worse, chosen=models).gains} == {"loses"}
-    stood = replace(worse, chosen={**models, "together": [found.flat] * 3})
+    assert {gain.verdict for gain in replace(worse, picked=models).gains} == {"loses"}
+    stood = replace(worse, picked={**models, "together": [None] * 3})
     assert {gain.verdict for gain in stood.gains} == {"no evidence"}
     assert [gain.verdict for gain in stood.overall] == ["loses"]
-    assert content_of_benefit(replace(told, chosen=models), "", "").sections[2].charts
+    assert content_of_benefit(replace(told, picked=models), "", "").sections[2].charts
 
 
 def test_intervals_end_where_differences_of_shares_do(found):
@@ -659,7 +662,7 @@ def test_models_that_are_all_the_same_say_nothing(found):
 def test_step_sizes_with_which_models_diverge_are_left_out():
     settings = {"methods": {"ditto": ditto}, "repeats": 3, **WHOLE, "rounds": 40}
     told = benefit(regression(), linear, lrs=(1e30, 0.1), **settings)
-    assert all(text.startswith(("lr=0.1", "the mean of")) for some in told.chosen.values() for text in some)
+    assert all(one is None or str(one).startswith("lr=0.1") for some in told.picked.values() for one in some)
     with pytest.raises(ArithmeticError) as error:
         benefit(regression(), linear, lrs=(1e30,), **settings)
     assert "lrs=..." in str(error.value)
@@ -673,7 +676,7 @@ def test_what_a_function_sets_itself_is_said():
 
 
 def test_it_is_said_that_there_may_be_nothing_to_learn(found):
-    flat = replace(found, chosen={name: [found.flat] * 3 for name in found.chosen})
+    flat = replace(found, picked={name: [None] * 3 for name in found.picked})
     assert finding(flat, "advice", "longer").numbers == {"models": ["alone", "together", "ditto"]}
 
 
@@ -828,8 +831,8 @@ def test_evidence_near_what_is_allowed_says_so(found):
 
 def test_a_gain_that_just_misses_is_likely(found):
     """A corrected p of .0184 is below the level of .05, of which means over sites have .0175; or the interval is."""
-    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
-    told = replace(found, chosen=models, quick="", constant=torch.full_like(found.constant, 9.0))
+    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
+    told = replace(found, picked=models, quick="", constant=torch.full_like(found.constant, 9.0))
     first, *rest = told.overall
     for p_value, low, subject in ((0.0184, -0.1, "likely"), (0.076, 0.05, "likely"), (0.051, -0.01, "undecided")):
         near = replace(told)
@@ -902,8 +905,8 @@ def test_it_says_what_to_do(found):
     """Of errors that are halved or doubled everywhere, with little noise; c loses by all together."""
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
-    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
-    base = replace(found, chosen=models, constant=4 * alone.flip(0), pairs=torch.full_like(found.pairs, torch.nan))
+    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
+    base = replace(found, picked=models, constant=4 * alone.flip(0), pairs=torch.full_like(found.pairs, torch.nan))
 
     def advice(**scores):
         one = finding(replace(base, scores={"alone": alone, **scores}), "advice")
@@ -919,20 +922,20 @@ def test_it_says_what_to_do(found):
 
 
 def test_what_constants_stand_for_is_marked(found):
-    flat = ["the mean of the targets"] * 2 + ["lr=0.1, 4 rounds"]
-    models = {name: ["lr=0.1, 4 rounds"] * 3 for name in found.chosen}
-    told = replace(found, chosen={**models, "together": flat, "pairs": flat})
+    flat = [None] * 2 + [LEARNED]
+    models = {name: [LEARNED] * 3 for name in found.picked}
+    told = replace(found, picked={**models, "together": flat, "pairs": flat})
     assert finding(told, "mean", "together").numbers["constants"]
     assert "gain" in finding(told, "mean", "together").numbers
     assert "by all together†: " in benefit_answer(told)
     assert len(re.findall(r"\)\*?†", benefit_table(told))) == 5  # three sites and two means; none by ditto
-    told = replace(told, chosen={**told.chosen, "alone": flat})
+    told = replace(told, picked={**told.picked, "alone": flat})
     assert finding(told, "mean", "together").numbers == {"constants": True}
     table = benefit_table(told)
     assert re.split(r"\s{2,}", table.splitlines()[2])[4 + ("constant" in table.splitlines()[0])] == "–†"
     assert table.count("–†") == 5
     assert "†: on half of the splits or more the mean of the targets of each site took the place of models." in table
-    assert "†" not in benefit_table(replace(found, chosen=models))
+    assert "†" not in benefit_table(replace(found, picked=models))
 
 
 def test_errors_that_are_many_times_as_large_are_told_in_percent_too(found):
@@ -953,19 +956,19 @@ def test_a_way_that_constants_replaced_is_not_the_best(found):
     """All together has half the error, ditto nine tenths; but constants took the place of the one model of all."""
     alone, noise = found.scores["alone"], 1 + 0.05 * torch.tensor([[1.0], [-1.0], [0.5]], dtype=torch.float64)
     scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 0.9 * alone * noise}
-    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
-    told = replace(found, scores=scores, chosen=models)
+    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
+    told = replace(found, scores=scores, picked=models)
     assert finding(told, "best").subject == "together"
-    stood = replace(told, chosen={**models, "together": [found.flat] * 3})
+    stood = replace(told, picked={**models, "together": [None] * 3})
     assert finding(stood, "best").subject == "ditto"
 
 
 def test_a_quick_run_that_shows_harm_says_so(found):
     alone, noise = found.scores["alone"], 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None]
-    models = dict.fromkeys([*found.chosen], ["lr=0.1, 4 rounds"] * 3)
+    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
     scores = {"alone": alone, "together": 3 * alone * noise, "ditto": alone * noise}
     pairs, without = torch.full_like(found.pairs, torch.nan), torch.full_like(found.without, torch.nan)
-    told = replace(found, scores=scores, chosen=models, pairs=pairs, without=without)
+    told = replace(found, scores=scores, picked=models, pairs=pairs, without=without)
     advice = finding(told, "advice")
     assert advice.subject == "again"
     assert str(advice).startswith("So nothing is decided, except that collaborating by all together harms: ")

@@ -30,14 +30,15 @@ def test_an_arm_has_the_scores_of_the_chosen_model():
     settings = {"repeats": 3, "rounds": 9, "evaluations": 1, "lrs": [0.1], "methods": {"dpsgd": methods.dpsgd}}
     found = benefit(tasks(), MODELS, **settings)
     one = {name: benefit(tasks(), model, **settings) for name, model in MODELS.items()}
-    assert not one["linear"].models
     for arm in ("alone", "together", "dpsgd"):
-        assert set(found.models[arm]) <= set(MODELS)
-        for r, name in enumerate(found.models[arm]):
+        names = [choice.model for choice in found.picked[arm]]
+        assert set(names) <= set(MODELS)
+        for r, name in enumerate(names):
             torch.testing.assert_close(found.scores[arm][r], one[name].scores[arm][r], rtol=0, atol=0)
-            assert found.chosen[arm][r] == f"{name}, lr=0.1, 9 rounds"
-    last = found.models["alone"][-1]
-    assert f"{last} on {found.models['alone'].count(last)} of 3 splits" in benefit_answer(found)
+            assert str(found.picked[arm][r]) == f"{name}, lr=0.1, 9 rounds"
+    names = [choice.model for choice in found.picked["alone"]]
+    last = names[-1]
+    assert f"{last} on {names.count(last)} of 3 splits" in benefit_answer(found)
 
 
 def test_class_frequencies_take_the_place_of_models_that_do_no_better():
@@ -45,17 +46,17 @@ def test_class_frequencies_take_the_place_of_models_that_do_no_better():
     x, y = torch.zeros(3, 60, 4), (torch.arange(60) % 10 == 0).long()
     split = Tasks.from_samples([(one, y) for one in x], metric="log_loss")
     found = benefit(split, LINEAR, repeats=3, rounds=1, lrs=[1e-6], methods={})
-    assert found.chosen["alone"] == found.chosen["together"] == ["the class frequencies"] * 3
+    assert found.picked["alone"] == found.picked["together"] == [None] * 3
+    assert found.flat == "the class frequencies"
     assert torch.equal(found.scores["alone"], found.constant)
-    assert found.picked["alone"] == [None] * 3
 
 
 def test_values_of_a_methods_settings_are_chosen_from():
     settings = {"repeats": 3, "rounds": 9, "evaluations": 1, "lrs": [0.1], "methods": {"ditto": methods.ditto}}
     values = [0.0, 1e6]  # of which the last is too strong a pull to stay finite, or to learn
     found = benefit(tasks(), LINEAR, grids={"ditto": {"lam": values}}, **settings)
-    assert found.chosen["ditto"] == ["lr=0.1, lam=0.0, 9 rounds"] * 3
-    assert found.chosen["alone"] == ["lr=0.1, 9 rounds"] * 3
+    assert [*map(str, found.picked["ditto"])] == ["lr=0.1, lam=0.0, 9 rounds"] * 3
+    assert [*map(str, found.picked["alone"])] == ["lr=0.1, 9 rounds"] * 3
     alone = benefit(tasks(), LINEAR, **settings | {"methods": {"ditto": partial(methods.ditto, lam=0.0)}})
     assert torch.equal(found.scores["ditto"], alone.scores["ditto"])
     with raises("conflict", "grids", "epochs"):
@@ -70,7 +71,7 @@ def test_the_model_that_can_learn_the_target_is_chosen():
     y = (x[..., 0] * x[..., 1] > 0).long()
     split = Tasks.from_samples(list(zip(x, y, strict=True)), metric="log_loss")
     found = benefit(split, MODELS, repeats=3, rounds=10, lrs=[0.3], methods={})
-    assert found.models["alone"] == found.models["together"] == ["layers"] * 3
+    assert {choice.model for arm in ("alone", "together") for choice in found.picked[arm]} == {"layers"}
 
 
 def test_sites_of_other_units_have_the_same_say():

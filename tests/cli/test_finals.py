@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from graphcollab import Tasks, load, run
+from graphcollab.analysis.evidence import Choice
 from graphcollab.analysis.final import Final
 from graphcollab.cli.finals import _misfits, chosen_most
 from graphcollab.methods import local
@@ -130,7 +131,7 @@ def test_benefit_saves_what_it_advises(call, patients, about, tmp_path):
     models = load(tmp_path / "answer/models/alone")
     assert models.about["setting"] == {"lr": 0.1}
     told = json.loads((tmp_path / "answer" / "results.json").read_text())
-    rounds = sorted(one[2] for one in told["picked"]["alone"])
+    rounds = sorted(one["rounds"] for one in told["picked"]["alone"])
     assert models.about["rounds"] == rounds[1]
     means = [sum(one) / 3 for one in zip(*told["scores"]["alone"], strict=True)]
     assert models.about["means"]["test"] == pytest.approx(means)
@@ -155,5 +156,6 @@ def test_final_models_have_the_most_frequent_model_and_its_most_frequent_step():
     """Greene's judges: linear on seven splits by three steps, a hidden layer on three by one step."""
     linear = [("linear", {"lr": lr}, rounds) for lr, rounds in ((0.1, 3), (0.1, 5), (0.1, 9), (0.03, 1), (0.03, 2))]
     hidden = [("hidden layer of 64", {"lr": 0.03}, 30)] * 4
-    assert chosen_most([*hidden, None, *linear]) == ("linear", {"lr": 0.1}, 5)
+    picked = [one and Choice(*one) for one in (*hidden, None, *linear)]
+    assert chosen_most(picked) == Choice("linear", {"lr": 0.1}, 5)
     assert chosen_most([None]) is None

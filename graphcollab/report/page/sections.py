@@ -128,7 +128,10 @@ def _matrix(benefit: Benefit, place: int) -> Iterator[Chart]:
 
 
 def _settings(benefit: Benefit) -> str:
-    chosen = [f"chosen for {arm}: {', '.join(some)}" for arm, some in benefit.chosen.items()]
+    chosen = [
+        f"chosen for {arm}: {', '.join(str(one or benefit.flat) for one in some)}"
+        for arm, some in benefit.picked.items()
+    ]
     return "\n".join([f"work: {benefit.work}", f"level: {benefit.level:g}", *chosen])
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from graphcollab.analysis import Benefit
+from graphcollab.analysis.evidence import Choice
 from graphcollab.report.page.sections import content_of_benefit
 from graphcollab.train import Finding
 
@@ -28,7 +29,7 @@ def found(
     alone = torch.full((SPLITS, 3), 0.5, dtype=torch.float64)
     scores = {"alone": alone} | {arm: alone + gain + swing * SWINGS for arm, (gain, swing) in gains.items()}
     held = torch.full((3,), 40.0)
-    chosen = {name: ["lr=0.1"] * SPLITS for name in (*scores, "pairs", "without")}
+    chosen = {name: [Choice("", {"lr": 0.1}, 1)] * SPLITS for name in (*scores, "pairs", "without")}
     outside, constant = torch.full((SPLITS, 3), torch.nan), 0.3 + 0.01 * SWINGS.expand(SPLITS, 3)
     flat = "the most frequent class"
     return Benefit(SITES, metric, True, scores, NONE, without, outside, constant, flat, held, held, chosen, **more)
@@ -140,7 +141,8 @@ def test_what_hides_in_means_over_sites_is_said() -> None:
 
 def test_the_last_round_is_said_to_be_the_best() -> None:
     one = found({"together": (0.05, 0.001)})
-    picked = {"alone": [("", {}, 9)] * SPLITS, "together": [("", {}, 30)] * (SPLITS - 1) + [("", {}, 3)]}
+    picked = {"alone": [Choice("", {}, 9)] * SPLITS}
+    picked["together"] = [Choice("", {}, 30)] * (SPLITS - 1) + [Choice("", {}, 3)]
     said = next(finding for finding in top(replace(one, picked=picked)) if finding.code == "last-round")
     assert said.numbers == {"splits": {"together": SPLITS - 1}, "of": SPLITS, "rounds": 30}
     assert "rounds=..." in said.message
