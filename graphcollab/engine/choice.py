@@ -83,8 +83,7 @@ def make_plan(
         if against is None:
             against = _wrong(replace(plan, backend=kind), trial, fast=auto)
             if against is None:
-                graphs = kind == GRAPHED and device.type == "cuda" and not plan.random
-                return replace(plan, backend=kind, reason=reason, graphs=graphs)
+                return replace(plan, backend=kind, reason=reason, graphs=kind == GRAPHED and device.type == "cuda")
             against = f"{lacking}: {against}" if auto else against
         if not auto:
             text = f"{trial.kind} cannot be computed with backend {kind!r} ({against})"

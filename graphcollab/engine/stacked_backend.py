@@ -160,8 +160,8 @@ class StackedBackend(Backend):
         """Return the steps of so many rows on static tensors, reusing those of previous rounds of the same kind.
 
         They are static from the first round on, so that a resumed run pads its batches equally, and recorded from the
-        second on: recording pays off if steps of a kind recur. Few are kept, with models of at most ``KEPT_BYTES``:
-        evicted ones must occur twice again.
+        second on, if nothing draws: recording pays off if steps of a kind recur. Few are kept, with models of at most
+        ``KEPT_BYTES``: evicted ones must occur twice again.
         """
         feed, optimizer, objective = work.feed, work.optimizer, work.objective
         if not self.graphs or feed.views is not None or not _is_ours(objective):
@@ -172,7 +172,7 @@ class StackedBackend(Backend):
         more = feed.anchor is not None, given, shares is not None, feed.weight is not None
         key = len(new), feed.index.shape[2], id(feed.pool), optimizer, objective, more
         static = self._static.pop(key, None)
-        recorded = static is not None
+        recorded = static is not None and not self.random
         if static is None:
             left = KEPT_BYTES - new.nbytes
             for n, (old, kept) in enumerate(reversed([*self._static.items()]), 2):  # keep the most recently used
