@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from graphcollab.engine.footprint import ROOM, Counted
 from graphcollab.engine.modules import Padding, copy_module, embed_arguments, padding_by_type, positions_of
 from graphcollab.engine.randomness import keyed_layers, keyed_stream, randomness_by_row
 from graphcollab.engine.trial import ALIKE, FAILURES, PLACES, SIZES, Trial, close, joined
@@ -27,30 +28,34 @@ def padding_of(trial: Trial) -> Padding:
     some, (own, targets), (few, labels) = slice(1, 2), trial.pick(PLACES[1][: SIZES[1]]), trial.pick(AMONG)
     if few.is_floating_point():
         few[2] = 0.3 * few[2] + 0.7 * few[1]  # a new sample
-    batches = [(few[index], labels[index]) for index in _widened(trial.module, few)]
+    batches = [(few[index], labels[index]) for index in _widened(trial, few)]
     try:
-        judged = trial.outputs(some, own[None])[0]
-        if not all(close(judged, trial.outputs(some, inputs[None])[0][KEPT]) for inputs, _ in batches):
+        judged = trial.outputs(trial.loop, some, own[None])[0]
+        if not all(close(judged, trial.outputs(trial.loop, some, inputs[None])[0][KEPT]) for inputs, _ in batches):
             return "never"
     except (RuntimeError, ValueError, IndexError):
         return "never"  # it accepts small batches only, and a padded one is larger
     if by_type != "always" or trial.random or trial.objective.reads.alike:
         return "evaluation"
     for key in (None, (0, torch.ones(1, dtype=torch.int64), 0)):
-        alone = trial.gradient(some, own[None], targets[None], None, key)
+        alone = trial.gradient(trial.loop, some, (own[None], targets[None]), None, key)
         for inputs, labels in batches:
             weight = torch.zeros(1, len(inputs)).to(trial.flat)
             weight[0, KEPT] = 0.5
-            if not all(map(close, alone, trial.gradient(some, inputs[None], labels[None], weight, key))):
+            if not all(map(close, alone, trial.gradient(trial.loop, some, (inputs[None], labels[None]), weight, key))):
                 return "evaluation"
     return "always"
 
 
-def _widened(module: nn.Module, few: Tensor) -> list[Tensor]:
+def _widened(trial: Trial, few: Tensor) -> list[Tensor]:
     """Return positions of few samples [5, ...] in batches: once each, and repeated unless that is expensive."""
-    work = sum(p.numel() for p in module.parameters()) * positions_of(few)
-    widths = [width for width in WIDE if width * few[0].numel() <= MOST_INPUTS and width * work <= MOST_WEIGHTS]
-    return [torch.arange(width) % len(few) for width in (len(few), *widths)]
+    with torch.no_grad(), Counted(len(few)) as seen:
+        trial.loop.module.eval()(few.clone())
+    weights = sum(p.numel() for p in trial.module.parameters())
+    most = min(
+        MOST_INPUTS // few[0].numel(), MOST_WEIGHTS // (weights * positions_of(few)), ROOM * len(few) // seen.total
+    )
+    return [torch.arange(width) % len(few) for width in (len(few), *WIDE) if width <= max(most, len(few))]
 
 
 def mixes_samples(trial: Trial) -> bool:

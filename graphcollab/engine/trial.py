@@ -180,7 +180,8 @@ class Trial:
             )
         alone = self.numbers(LoopBackend(self.module, self.spec, LOOP), first=1)
         expected = {name: self.expected[name][-len(one) :] for name, one in alone.items()}
-        judged = [self.outputs(slice(r, r + 1), self.pick(PLACES[r][:ALIKE])[0][None])[0] for r in range(2)]
+        few = [self.pick(PLACES[r][:ALIKE])[0][None] for r in range(2)]
+        judged = [self.outputs(self.loop, slice(r, r + 1), inputs)[0] for r, inputs in enumerate(few)]
         apart = self.differs(alone, expected)
         if apart is None and all(map(close, judged, plain)):
             return
@@ -200,7 +201,7 @@ class Trial:
         each, together = [slice(r, r + 1) for r in range(first, 2)], [some]
         outputs: list[Tensor] = []
         for r in each if backend.padding == "never" else together:
-            parts = self.outputs(r, inputs[r, : max(SIZES[r])], backend)
+            parts = self.outputs(backend, r, inputs[r, : max(SIZES[r])])
             outputs += [part[:size].flatten() for part, size in zip(parts, SIZES[r], strict=True)]
         pairs = []
         for r in each if objective.reads.alike or backend.padding != "always" else together:
@@ -208,7 +209,7 @@ class Trial:
             width = int(sizes.max())
             inside = torch.arange(width, device=self.flat.device) < sizes
             weight = inside / sizes.to(self.flat.dtype) if len(sizes) > 1 else None
-            pairs.append(self.gradient(r, inputs[r, :width], targets[r, :width], weight, backend=backend))
+            pairs.append(self.gradient(backend, r, (inputs[r, :width], targets[r, :width]), weight))
         loss, gradient = (torch.cat(pieces) for pieces in zip(*pairs, strict=True))
         state = {"momentum": torch.zeros_like(gradient)}  # after one step it is the gradient
         steps = torch.zeros(2, dtype=torch.int64)[some]
@@ -232,24 +233,19 @@ class Trial:
     def _anchor(self, rows: slice | int) -> Tensor | None:
         return self.flat[rows, ..., : self.spec.num_parameters] if self.objective.reads.anchor else None
 
-    def outputs(self, rows: slice, inputs: Tensor, backend: Backend | None = None) -> Tensor:
+    def outputs(self, backend: Backend, rows: slice, inputs: Tensor) -> Tensor:
         """Return outputs [r, m, ...] of models on inputs [r, m, ...], concatenated with latents, if any."""
-        backend, flat, inputs = backend or self.loop, self.flat[rows], inputs.clone()
+        flat, inputs = self.flat[rows], inputs.clone()
         parts = backend.embed(flat, inputs) if self.embeds else (backend.predict(flat, inputs),)
         return torch.cat([part.reshape(*part.shape[:2], -1) for part in parts], 2)
 
     def gradient(
-        self,
-        rows: slice,
-        inputs: Tensor,
-        targets: Tensor,
-        weight: Tensor | None,
-        key: Key | None = None,
-        backend: Backend | None = None,
+        self, backend: Backend, rows: slice, batch: Sequence[Tensor], weight: Tensor | None, key: Key | None = None
     ) -> tuple[Tensor, Tensor]:
         """Return losses [r] and gradients [r, P] of models on samples [r, m, ...], in training mode with a key."""
-        given = inputs.clone(), targets.clone(), weight, self.objective, self._anchor(rows), key
-        return (backend or self.loop).gradient(self.flat[rows], *given)[:2]
+        inputs, targets = (values.clone() for values in batch)
+        more = weight, self.objective, self._anchor(rows), key
+        return backend.gradient(self.flat[rows], inputs, targets, *more)[:2]
 
     def difference(self, backend: Backend) -> str | None:
         """Return a difference between a backend and the loop, such as ``"its gradient ('weight')"``, or None.

@@ -99,3 +99,19 @@ def test_large_outputs_are_kept_of_few_rows(monkeypatch):
     assert len(whole) == 1
     assert [len(part.rows) for part in parts] == [2] * 3
     torch.testing.assert_close(torch.cat([part.outputs for part in parts]), whole[0].outputs)
+
+
+def test_trials_take_large_batches_where_there_is_room(monkeypatch):
+    seen = []
+
+    class Seen(nn.Linear):
+        def forward(self, inputs):
+            seen.append(inputs.shape[-2])
+            return super().forward(inputs)
+
+    engine_and_rows(nn.Sequential(nn.Flatten(), Seen(SIDE**2, 500)), "loop")
+    assert max(seen) == 300
+    seen.clear()
+    monkeypatch.setattr("graphcollab.engine.padding.ROOM", 200 * 4 * (SIDE**2 + 500))
+    engine_and_rows(nn.Sequential(nn.Flatten(), Seen(SIDE**2, 500)), "loop")
+    assert max(seen) == 64
