@@ -49,13 +49,9 @@ def text_tasks(
     """Build next-token prediction tasks from every node's texts, for a causal `LanguageModel`.
 
     Documents are divided before they are cut, and all copies of a text at a node go together, so no block has text of
-    two of the node's splits. ``val`` and ``test`` stay as given; a warning counts texts in two splits.
-
-    Every document ends with the tokenizer's end token. A node's documents in a split are joined into one stream and cut
-    into blocks of ``context`` predicted tokens; each token but the first is predicted once. The last block is padded
-    with -1, which never counts, so no text is dropped. A special token written out in a text, such as ``<|im_start|>``
-    or the end token, becomes that token, as always in transformers: chat formats need it; remove such words from other
-    texts.
+    two of the node's splits. Every document ends with the tokenizer's end token. A node's documents in a split are
+    joined into one stream and cut into blocks of ``context`` predicted tokens; each token but the first is predicted
+    once. The last block is padded with -1, which never counts.
 
     A sample is a block, [L + 1] int64, weighted by its number of predicted tokens, so that the loss (`token_loss`) and
     the metric (`perplexity`) are means over tokens. Sample counts are numbers of blocks.

@@ -53,11 +53,9 @@ def results_table(comparison: Comparison, settings: bool = True, reference: str 
 
     It extends Table 3 of `Learning to Collaborate in Decentralized Learning of Personalized Models (Li et al., CVPR
     2022) <https://doi.org/10.1109/CVPR52688.2022.00954>`_. The worst 10 % are shown from 20 nodes on, the worst 20 %
-    from 10 on; for fewer sites, `site_table` shows each of them. Empty columns are omitted: "sites" is the number of
-    sites in the means if the metric of some is undefined, "isolated" the number that diverged and were isolated (the
-    maximum over seeds), "found" lists problems with runs, and "models" is the number of models that each site trained.
-    Notes below state if methods were compared on unequal terms, and which sites with fewer than five test samples are
-    included in means.
+    from 10 on. Empty columns are omitted: "sites" is the number of sites in the means if the metric of some is
+    undefined, "isolated" the number that diverged and were isolated (the maximum over seeds), "found" lists problems
+    with runs, and "models" is the number of models that each site trained.
 
     Args:
         settings: Whether to add the chosen settings, if any; those of different seeds are separated by "or".
@@ -183,9 +181,7 @@ def paired_table(
 ) -> Table:
     """Return the mean paired difference of every method to a reference, with its confidence interval.
 
-    Notes below state whether intervals are corrected for samples that seeds share, and other causes of differences,
-    such as unequal work (see `results_table`). If a method or the reference failed or has no value on a seed, the cell
-    says so.
+    If a method or the reference failed or has no value on a seed, the cell says so.
 
     Args:
         column: ``"mean"``, ``"worst10"``, ``"worst20"`` or another column of the comparison.

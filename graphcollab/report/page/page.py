@@ -43,12 +43,9 @@ def page(
 ) -> Path:
     """Write the results as one HTML page, atomically, and return its path.
 
-    The page opens from disk without a network. It contains the question, the answer with its uncertainty, the tables of
-    `results_table`, `paired_table`, `site_table` or `benefit_table`, the communication graph in the rounds recorded by
-    `graphcollab.train.RecordGraph`, the metric over rounds, the calibration of probabilities, settings and commands;
-    for a benefit also pairwise gains. It contains nodes' names and results, but no samples. For a table, it contains
-    the findings of `describe_table`, which include names of categories and the minimum and maximum of columns.
-    It needs ``pip install 'graphcollab[page]'``.
+    The page opens from disk without a network. It contains nodes' names and results, but no samples; for a table, the
+    findings of `describe_table`, which include names of categories and the minimum and maximum of columns. It needs
+    ``pip install 'graphcollab[page]'``.
 
     In a run with several processes, all of them call it, and the main process writes. With sites, each site writes its
     own page, with the results of all; calibration is omitted there, since it would need counts of single predictions.
