@@ -155,7 +155,7 @@ def try_out(recipe: Recipe, draw: Draw, path: Path, args: argparse.Namespace) ->
     }
     play: dict[str, Any] = {"rounds": args.rounds, "budget": "rounds", "evaluate_every": max(args.rounds // 5, 1)}
     found = compare(contestants, draw, recipe.model, range(args.seeds), compute=args.device, **play)
-    told = report.results_table(found), report.paired_table(found, "local", over="seeds")
+    told = str(report.results_table(found)), str(report.paired_table(found, "local", over="seeds"))
     print("\n".join(told), flush=True)
     return "\n\n".join(told)
 
