@@ -8,11 +8,8 @@ import torch
 from torch import nn
 
 from graphcollab._base.settings import checked, look_up
-from graphcollab._base.torchvision import torchvision_datasets
+from graphcollab._base.torchvision import torchvision_models
 from graphcollab.components import Count
-
-torchvision_datasets()  # some builds of PyTorch can import torchvision only after this call
-from torchvision import models as networks  # noqa: E402
 
 
 @checked
@@ -70,21 +67,23 @@ def torchvision_backbone(name: str, in_channels: Count = 3) -> nn.Module:
 
 def _googlenet(in_channels: int) -> nn.Module:
     # Initial parameters are PyTorch's: torchvision announces them as its future default, and its old ones are slow.
-    network: Any = networks.googlenet(weights=None, aux_logits=False, transform_input=False, init_weights=False)
+    network: Any = torchvision_models().googlenet(
+        weights=None, aux_logits=False, transform_input=False, init_weights=False
+    )
     network.conv1.conv = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
     network.maxpool1 = network.dropout = network.fc = nn.Identity()
     return cast(nn.Module, network)
 
 
 def _shufflenet_v2(in_channels: int) -> nn.Module:
-    network: Any = networks.shufflenet_v2_x1_0(weights=None)
+    network: Any = torchvision_models().shufflenet_v2_x1_0(weights=None)
     network.conv1[0] = nn.Conv2d(in_channels, 24, 3, padding=1, bias=False)
     network.maxpool = network.fc = nn.Identity()
     return cast(nn.Module, network)
 
 
 def _resnet18(in_channels: int) -> nn.Module:
-    network: Any = networks.resnet18(weights=None)
+    network: Any = torchvision_models().resnet18(weights=None)
     network.conv1 = nn.Conv2d(in_channels, 64, 3, padding=1, bias=False)
     nn.init.kaiming_normal_(network.conv1.weight, mode="fan_out", nonlinearity="relu")  # as its other convolutions
     network.maxpool = network.fc = nn.Identity()
@@ -93,7 +92,7 @@ def _resnet18(in_channels: int) -> nn.Module:
 
 def _alexnet(in_channels: int) -> nn.Module:
     with torch.device("meta"):  # the classifier, most of AlexNet, is not worth a draw of 59 million numbers
-        _, *layers = networks.alexnet(weights=None).features
+        _, *layers = torchvision_models().alexnet(weights=None).features
     first = nn.Conv2d(in_channels, 64, 3, padding=1)
     for layer in layers:
         if isinstance(layer, nn.Conv2d):

@@ -24,12 +24,21 @@ _declared: list[torch.library.Library] = []  # a declaration lasts as long as it
 
 def torchvision_datasets() -> ModuleType:
     """Return ``torchvision.datasets``, imported on first use; a MissingPackageError says how to install it."""
+    return _import("torchvision.datasets", "this dataset is read by torchvision")
+
+
+def torchvision_models() -> ModuleType:
+    """Return ``torchvision.models``, imported on first use; a MissingPackageError says how to install it."""
+    return _import("torchvision.models", "this network is torchvision's")
+
+
+def _import(module: str, why: str) -> ModuleType:
     try:
-        return importlib.import_module("torchvision.datasets")
+        return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name != "torchvision":
             raise
-        text = "this dataset is read by torchvision, which is not installed: pip install torchvision"
+        text = f"{why}, which is not installed; `pip install torchvision` adds it"
         raise MissingPackageError("torchvision", text) from error
     except RuntimeError as error:
         if _declared or "operator torchvision::nms does not exist" not in str(error):
@@ -40,4 +49,4 @@ def torchvision_datasets() -> ModuleType:
     _declared.append(library)
     for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
         del sys.modules[name]  # the half-finished import
-    return importlib.import_module("torchvision.datasets")
+    return importlib.import_module(module)

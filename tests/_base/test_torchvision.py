@@ -40,6 +40,7 @@ print(_torchvision.torchvision_datasets().SVHN.__name__, len(_torchvision._decla
 import torchvision
 from torchvision import transforms
 assert torchvision.datasets is _torchvision.torchvision_datasets()
+assert torchvision.models is _torchvision.torchvision_models()
 """
 
 DECLARED_ELSEWHERE = """
@@ -80,6 +81,8 @@ def test_without_torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     failing(monkeypatch, ModuleNotFoundError("No module named 'torchvision'", name="torchvision"))
     with raises("missing-package", "torchvision", "pip install torchvision", kind=ImportError):
         _torchvision.torchvision_datasets()
+    with raises("missing-package", "torchvision", "pip install torchvision", kind=ImportError):
+        _torchvision.torchvision_models()
 
 
 @pytest.mark.parametrize(
