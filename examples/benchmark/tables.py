@@ -31,6 +31,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from _measure import add_device  # type: ignore
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
@@ -38,7 +39,7 @@ from torch import Tensor, nn
 
 from graphcollab import Tasks, benefit, build_model, load_dataset, methods
 from graphcollab.analysis import Benefit
-from graphcollab.analysis.baseline import SKLEARN, Rows
+from graphcollab.analysis.baseline import SKLEARN, inputs_of
 from graphcollab.analysis.metrics import as_metric, corrected_differences
 
 BOOSTING = "boosting with site"
@@ -71,16 +72,15 @@ def drawn(path: Path, site: str, target: str, least: int) -> Callable[[int], Tas
 
 def boosted(tasks: Tasks) -> Tensor:
     """Return the metric of gradient boosting with default settings at every site, [K]."""
-    learn, test = (
-        [Rows.of(tasks, k, splits) for k in range(tasks.num_nodes)] for splits in (["train", "val"], ["test"])
-    )
-    whole = Rows.joined([one.at([k]) for k, one in enumerate(learn)])
-    classes, some = tasks.classes, {"categorical_features": [whole.x.shape[1] - 1], "random_state": 0}
+    learn, test = ([tasks.of(k, *s) for k in range(tasks.num_nodes)] for s in (("train", "val"), ("test",)))
+    x = np.concatenate([inputs_of(one, [k]) for k, one in enumerate(learn)])
+    targets = torch.cat([one.targets for one in learn]).numpy().reshape(len(x))
+    classes, some = tasks.classes, {"categorical_features": [x.shape[1] - 1], "random_state": 0}
     some = some if tasks.num_nodes < 256 else {"random_state": 0}
     kind = HistGradientBoostingRegressor if classes is None else HistGradientBoostingClassifier
-    fitted, scores = kind(**some).fit(whole.x, whole.targets.numpy().reshape(len(whole.x))), []
+    fitted, scores = kind(**some).fit(x, targets), []
     for k, one in enumerate(test):
-        x, shape = one.at([k]).x, one.targets.shape
+        x, shape = inputs_of(one, [k]), one.targets.shape
         if classes is None:
             said = torch.from_numpy(fitted.predict(x)).reshape(shape)
         else:  # a class that no row has is all but impossible

@@ -69,22 +69,22 @@ def baseline_scores(tasks: Tasks, metrics: Sequence[Metric], splits: Sequence[st
     own = [tasks.of(k, *[name for name in ("train", "val") if name in tasks.splits]).to("cpu") for k in nodes]
     every = Pool.joined(own)
     with own_filter("ignore"):  # scikit-learn's warnings about iterations and few rows
-        pooled = _fit(tasks, every, _inputs(every))
-        with_site = _fit(tasks, every, np.concatenate([_inputs(rows, site[k]) for k, rows in enumerate(own)]))
-        each = [_fit(tasks, rows, _inputs(rows)) for rows in own]
+        pooled = _fit(tasks, every, inputs_of(every))
+        with_site = _fit(tasks, every, np.concatenate([inputs_of(rows, site[k]) for k, rows in enumerate(own)]))
+        each = [_fit(tasks, rows, inputs_of(rows)) for rows in own]
         less = [tasks.of(k, "train").to("cpu") for k in nodes] if "val" in tasks.splits else []
-        fewer = [_fit(tasks, rows, _inputs(rows)) for rows in less] or each
+        fewer = [_fit(tasks, rows, inputs_of(rows)) for rows in less] or each
 
     def predict(node: int, rows: Pool) -> list[Tensor]:
-        x = _inputs(rows)
-        outputs = each[node](x), pooled(x), with_site(_inputs(rows, site[node])), fewer[node](x)
+        x = inputs_of(rows)
+        outputs = each[node](x), pooled(x), with_site(inputs_of(rows, site[node])), fewer[node](x)
         shape = (len(rows), -1) if tasks.loss == "cross_entropy" else rows.targets.shape
         return [torch.from_numpy(values).reshape(shape) for values in outputs]
 
     return dict(zip(SKLEARN, scores_of(tasks, metrics, splits, predict, len(SKLEARN)), strict=True))
 
 
-def _inputs(rows: Pool, site: Sequence[float] | np.ndarray = ()) -> np.ndarray:
+def inputs_of(rows: Pool, site: Sequence[float] | np.ndarray = ()) -> np.ndarray:
     """Return inputs as scikit-learn expects them, [n, D], followed by the site's encoding."""
     return np.hstack([rows.inputs.flatten(1).double().numpy(), np.tile(site, (len(rows), 1))])
 
