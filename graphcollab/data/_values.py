@@ -96,7 +96,8 @@ def clean(name: str, values: pd.Series) -> np.ndarray:
         exact = np.bool_ if values.dtype.kind == "b" else np.int64
         fits = whole and bool((values <= LARGEST).all())
         return values.to_numpy(exact if fits else np.float64, na_value=np.nan)
-    cells = objects(None if is_missing(one) else one.strip() if isinstance(one, str) else one for one in values)
+    given = values.astype(object).tolist()  # iterating over Arrow's text is slow
+    cells = objects(None if is_missing(one) else one.strip() if isinstance(one, str) else one for one in given)
     if isinstance(values.dtype, pd.CategoricalDtype):  # such as intervals of `pandas.cut`
         cells = objects(one if one is None or isinstance(one, str | _NUMBERS) else str(one) for one in cells)
     known = ~lacks(cells)
@@ -104,7 +105,7 @@ def clean(name: str, values: pd.Series) -> np.ndarray:
     if text.any() and {*cells[text]} <= TRUTHS.keys() and (text | number)[known].all() and {*cells[number]} <= {0, 1}:
         cells[text] = [TRUTHS[one] for one in cells[text]]
         text, number = text & False, text | number
-    if text[known].all() and (text.any() or any(isinstance(one, str) for one in values)):
+    if text[known].all() and (text.any() or any(isinstance(one, str) for one in given)):
         return cells
     if not number[known].all():
         _refuse_mixed(name, values, known & ~text & ~number, number)
