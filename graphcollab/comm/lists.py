@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from graphcollab._base.device import beside
+from graphcollab._base.errors import InvalidValueError
 from graphcollab.comm.control_plane import ControlPlane
 from graphcollab.comm.relation import Relation
 
@@ -30,7 +31,12 @@ def concat_edges(plane: ControlPlane, relation: Relation) -> Relation:
 
 
 def edges_of_neighbors(plane: ControlPlane, relation: Relation, edge_index: Tensor) -> Relation:
-    """Return the edges of local receivers and of their in-neighbors, given each process's own receivers' edges."""
+    """Return the edges of local receivers and of their in-neighbors, given each process's own receivers' edges.
+
+    Out-neighbors get the edges with their values, which must be finite.
+    """
+    if not bool(relation.values.isfinite().all()):
+        raise InvalidValueError("values", "what a node tells of others must be finite: select the edges with a value")
     if plane.alone:
         return relation
     sender, receiver = relation.edge_index

@@ -31,6 +31,20 @@ class Relation(Movable):
         if self.values.shape[:1] != self.edge_index.shape[1:]:
             raise ShapeError("values", f"{self.edge_index.shape[1]} edges have {tuple(self.values.shape)} values")
 
+    @classmethod
+    def square(cls, edge_index: Tensor, values: Tensor, count: int) -> Relation:
+        """Make a relation between ``count`` nodes."""
+        return cls(edge_index, values, (count, count))
+
+    def added(self, edge_index: Tensor, values: Tensor) -> Relation:
+        """Return the relation with values added to those of its edges; a new edge starts from 0."""
+        many = self.size[0]
+        index = torch.cat([self.edge_index, edge_index], 1)
+        key, place = (index[1] * many + index[0]).unique(return_inverse=True)
+        total = torch.zeros(len(key), dtype=values.dtype)
+        total.index_add_(0, place, torch.cat([self.values.to(values.dtype), values]))
+        return replace(self, edge_index=torch.stack([key % many, key // many]), values=total)
+
     def select(self, which: Tensor | slice) -> Relation:
         """Return the relation restricted to some edges, by a mask [E'], positions, or a slice."""
         if isinstance(which, slice):

@@ -164,7 +164,7 @@ class Transport:
 class SharedTransport(Transport):
     """Base of multi-process runs: the number of this process, and the ``owner`` of every node, [K].
 
-    Subclasses implement three primitives: `gather`, `swap` and `all_reduce`.
+    Subclasses implement three primitives: ``gather``, ``swap`` and ``all_reduce``.
     """
 
     def __init__(self, process: int, owner: Tensor) -> None:

@@ -17,7 +17,18 @@ from graphcollab.components.judge import Judge
 from graphcollab.engine.optimizer import RowOptimizer, as_row_optimizer
 from graphcollab.methods.method import Method
 
-__all__ = ["Training", "fit", "make_optimizer", "method", "patient", "peer_method"]
+__all__ = [
+    "Gossip",
+    "Serving",
+    "Training",
+    "averaged",
+    "fit",
+    "gossip",
+    "make_optimizer",
+    "method",
+    "patient",
+    "peer_method",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")

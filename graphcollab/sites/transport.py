@@ -150,7 +150,7 @@ class Sites(Rounds, SharedTransport):
         self.require_readers(give)
         told = {self._sites[p]: [one[heard] for one in entries] for p, heard in give.items()}
         kinds = [(one.dtype, (None, *one.shape[1:])) for one in entries]
-        what = f"what it knows of others: similarities ({kinds_of(values)})"
+        what = f"what it knows of others ({kinds_of(values)})"
         found = self.connection.swap(what, told, {self._sites[p]: kinds for p in take})
         for name, (of, *some) in found.items():
             self.require_own(self._sites.index(name), of)

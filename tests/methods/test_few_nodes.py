@@ -20,7 +20,7 @@ EARLY = {"pens": {"explore_rounds": 1}, "panm": {"explore_rounds": 1, "every": 1
 
 
 @pytest.mark.parametrize("count", [2, 4])
-@pytest.mark.parametrize("name", ["dac", "fomo", "pens", "panm", "random_peers", "oracle"])
+@pytest.mark.parametrize("name", [name for name in methods.__all__ if methods.get_method(name)().finds_peers])
 def test_default_settings(name, count):
     """Two of its stages; the weights of every node sum to 1, or to at most 1 where gains may all be negative."""
     tasks = linear_regression_tasks(nodes=(count,), seed=0)

@@ -76,7 +76,9 @@ def verbs_of_a_round(method, scene):
 @pytest.mark.parametrize("name", methods.__all__)
 def test_meetings_of_a_round(name):
     method = methods.get_method(name)()
-    assert verbs_of_a_round(method, Scene.small(embeds=method.embeds)) == MEETINGS[name]
+    verbs = verbs_of_a_round(method, Scene.small(embeds=method.embeds))
+    assert name in MEETINGS, f"add to MEETINGS how often processes meet in a round of {name}: {verbs}"
+    assert verbs == MEETINGS[name]
 
 
 def test_evaluations_and_those_who_look_on_are_told_all_in_one_meeting():

@@ -14,11 +14,10 @@ from torch_geometric.utils import scatter
 from graphcollab._base.errors import MissingError
 from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Positive, Share
-from graphcollab.comm.lists import edges_of_neighbors
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
+from graphcollab.components.rewire.dac_memory import shared_entries, update_memory
 from graphcollab.components.rewire.draw import Candidates
-from graphcollab.components.rewire.peer_memory import shared_entries, update_memory
 from graphcollab.components.rewire.sampler import PeerSampler, nothing_known
 
 
@@ -88,11 +87,7 @@ class AdaptivePeers(PeerSampler):
             )
         met, rank, told = data.scores, Candidates.of(data).rank, None
         if self.two_step is not None:
-            own = shared_entries(data.memory, self.share, self.tells)
-            told = edges_of_neighbors(env.plane, own, data.edge_index)
-            entries = torch.bincount(told.edge_index[1], minlength=data.num_nodes)
-            sender, receiver = met.edge_index
-            data = env.plane.charge(data, sender, 2.0 * entries[sender], at=receiver)
+            data, told = self.tell(data, env, shared_entries(data.memory, self.share, self.tells), floats=2)
         now = data.round + 1
         known = update_memory(data.memory, told, met.edge_index, met.values, rank, self.two_step, self.limit, now)
         here = env.plane.is_local(known.edge_index[1])

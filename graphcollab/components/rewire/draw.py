@@ -107,8 +107,9 @@ def draw_peers(
 
     The draw is a race (Efraimidis and Spirakis 2006): candidates arrive after exponential times, at rate 0 never. Pairs
     ``known``, sender and receiver, [2, M], each once, have their own rates, [M] or one; all other pairs share ``rest``,
-    [K] or one, and only their first arrivals are drawn, never all pairs. ``keys`` key the randomness, with the
-    node_ids. Return edges [2, D], by receiver and arrival, and the probability of each to be drawn first, [D].
+    [K] or one, and only their first arrivals are drawn, never all pairs. Pairs of rate infinity come first. ``keys``
+    key the randomness, with the node_ids. Return edges [2, D], by receiver and arrival, and the probability of each to
+    be drawn first, [D].
     """
     many = len(candidates.rank)
     known = receiver.new_empty(2, 0) if known is None else known

@@ -15,13 +15,13 @@ from graphcollab._base.errors import MissingError, TooFewError
 from graphcollab._base.keyed import keyed_uniform
 from graphcollab._base.piece import Field, Readers, updated
 from graphcollab._base.settings import Count, Fraction, NonNegative
-from graphcollab.comm.lists import merge_edges
+from graphcollab.comm.lists import edges_of_neighbors, merge_edges
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
 from graphcollab.components.rewire.draw import Candidates, draw_peers
 from graphcollab.components.slots import Rewiring
 from graphcollab.nn.functional.by_receiver import by_receiver, turns
-from graphcollab.transforms._edges import edge_keys, sort_edges
+from graphcollab.transforms._edges import sort_edges
 
 _EXPLORE_STREAM = 126
 
@@ -51,26 +51,19 @@ def chosen_edges(data: Data, env: Env) -> Tensor:
 def nothing_known(data: Data, *shape: int, dtype: torch.dtype = torch.float64) -> Relation:
     """Return a relation without pairs, whose values, [0, ...], have a given shape and type."""
     nothing = torch.empty(2, 0, dtype=torch.int64)
-    return Relation(nothing, torch.empty(0, *shape, dtype=dtype), (data.num_nodes, data.num_nodes))
-
-
-def add_up(known: Relation, edge_index: Tensor, values: Tensor) -> Relation:
-    """Add values to the known values of pairs; a new pair starts from 0."""
-    many = known.size[0]
-    index = torch.cat([known.edge_index, edge_index], 1)
-    key, place = edge_keys(index, many).unique(return_inverse=True)
-    total = torch.zeros(len(key), dtype=values.dtype)
-    total.index_add_(0, place, torch.cat([known.values.to(values.dtype), values]))
-    return Relation(torch.stack([key % many, key // many]), total, known.size)
+    return Relation.square(nothing, torch.empty(0, *shape, dtype=dtype), data.num_nodes)
 
 
 @dataclass(frozen=True)
 class PeerSampler(Rewiring):
     """Nodes meet random peers; subclasses choose peers more selectively.
 
-    A round's edges are those along which nodes meet in that round, drawn anew every time. The initial graph of a run
-    defines which nodes may meet; without one all nodes may meet, and no pairs are listed. Nodes that do not train draw
-    no peers, but may be met by others. Every node has a self-loop, for the weight of its own model.
+    A run begins with `prepare` and `propose`; after every round follow `digest`, which updates the sampler's state from
+    the round's edges and weights, and from ``data.scores`` if the weigher measures peers, and `propose`, which sets the
+    edges of the next round. A round's edges are those along which nodes meet in that round, drawn anew every time. The
+    initial graph of a run defines which nodes may meet; without one all nodes may meet, and no pairs are listed. Nodes
+    that do not train draw no peers, but may be met by others. Every node has a self-loop, for the weight of its own
+    model.
 
     Args:
         samples: Peers that a node meets in a round. Nodes that may meet fewer meet all of them.
@@ -108,9 +101,23 @@ class PeerSampler(Rewiring):
 
     def meet(self, data: Data, env: Env, edge_index: Tensor, **fields: Tensor) -> Data:
         """Return the graph with the edges drawn by local receivers, and at most one field of theirs, [E]."""
-        size = (data.num_nodes, data.num_nodes)
-        edges = merge_edges(env.plane, Relation(edge_index, next(iter(fields.values()), edge_index[0]), size))
+        values = next(iter(fields.values()), edge_index[0])
+        edges = merge_edges(env.plane, Relation.square(edge_index, values, data.num_nodes))
         return connect(data, edges.edge_index, **dict.fromkeys(fields, edges.values))
+
+    def tell(self, data: Data, env: Env, own: Relation, floats: float) -> tuple[Data, Relation]:
+        """Tell the peers that met a node what it knows, ``floats`` floats an entry, charged; return what is heard, too.
+
+        Entries are ``own``, of local receivers, j → i with what i knows of j; values must be finite.
+        """
+        told = edges_of_neighbors(env.plane, own, data.edge_index)
+        entries = torch.bincount(told.edge_index[1], minlength=data.num_nodes)
+        sender, receiver = data.scores.edge_index
+        return env.plane.charge(data, sender, floats * entries[sender], at=receiver), told
+
+    def draws(self, data: Data) -> Tensor:
+        """Return which nodes draw peers, a mask [K]."""
+        return data.trains & data.present & ~data.isolated
 
     def candidates(self, data: Data, env: Env) -> Candidates:
         """Return the nodes that each node may meet."""
@@ -128,7 +135,7 @@ class PeerSampler(Rewiring):
         turn: int = 0,
     ) -> tuple[Tensor, Tensor]:
         """Draw peers for every node that trains; see ``draw_peers``. ``turn`` separates several draws of a round."""
-        receiver = env.plane.local((data.trains & data.present & ~data.isolated).nonzero().flatten())
+        receiver = env.plane.local(self.draws(data).nonzero().flatten())
         keys, number = (env.seed, round_, turn), self.samples if count is None else count
         return draw_peers(self.candidates(data, env), receiver, number, keys, known, rate, rest)
 
@@ -185,7 +192,7 @@ class GreedyPeers(PeerSampler):
         new, _ = self.draw(data, env, round_, known=known, turn=1)
         sender, receiver = known
         candidates = self.candidates(data, env)
-        there = (candidates.place(receiver, sender) >= 0) & (data.trains & data.present & ~data.isolated)[receiver]
+        there = (candidates.place(receiver, sender) >= 0) & self.draws(data)[receiver]
         order = there.nonzero().flatten()
         order = order[candidates.rank[sender[order]].argsort(stable=True)]
         pairs = torch.cat([new, known[:, order]], 1)
@@ -205,4 +212,4 @@ def update_affinity(affinity: Relation, edge_index: Tensor, gain: Tensor) -> Rel
     total = scatter(value.abs(), met[1], dim_size=affinity.size[1])
     share = value / torch.where(total > 0, total, torch.inf)[met[1]]
     crossing = met[0] != met[1]
-    return add_up(affinity, met[:, crossing], share[crossing])
+    return affinity.added(met[:, crossing], share[crossing])

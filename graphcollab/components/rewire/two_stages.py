@@ -14,7 +14,7 @@ from graphcollab._base.piece import Field, updated
 from graphcollab._base.settings import Count
 from graphcollab.comm.relation import Relation
 from graphcollab.components.env import Env
-from graphcollab.components.rewire.sampler import PeerSampler, add_up, chosen_edges, nothing_known
+from graphcollab.components.rewire.sampler import PeerSampler, chosen_edges, nothing_known
 from graphcollab.nn.functional.by_receiver import receives
 from graphcollab.transforms._edges import edge_keys
 
@@ -41,7 +41,7 @@ class CountChosen(PeerSampler):
         edges = data.edge_index[:, chosen_edges(data, env)]
         return updated(
             data,
-            chosen=add_up(data.chosen, edges, torch.ones_like(edges[0])),
+            chosen=data.chosen.added(edges, torch.ones_like(edges[0])),
             chosen_rounds=data.chosen_rounds + (torch.bincount(edges[1], minlength=data.num_nodes) > 0),
         )
 
@@ -167,7 +167,7 @@ class NeighborBag(PeerSampler):
         return self.draw(data, env, round_, self.listens, edge_index, 1.0, 0.0, turn)[0]
 
     def _with_bag(self, data: Data, edge_index: Tensor) -> Data:
-        return updated(data, bag=Relation(edge_index, torch.ones_like(edge_index[0]), (data.num_nodes, data.num_nodes)))
+        return updated(data, bag=Relation.square(edge_index, torch.ones_like(edge_index[0]), data.num_nodes))
 
 
 def _with_new(sampler: PeerSampler, data: Data, env: Env, round_: int, old: Tensor, apart: Tensor) -> Data:

@@ -75,7 +75,7 @@ class FirstOrderGain(Weigher):
         data = updated(
             data,
             edge_gain=gain,
-            scores=Relation(data.edge_index[:, crossing], gain[crossing], (data.num_nodes, data.num_nodes)),
+            scores=Relation.square(data.edge_index[:, crossing], gain[crossing], data.num_nodes),
             edge_weight=gain_weights(gain, data.edge_index, data.num_nodes).to(data.x.dtype),
         )
         unmixed = crossing & (data.edge_weight == 0)

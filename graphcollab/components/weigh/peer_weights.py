@@ -152,7 +152,7 @@ class PeerWeights(Weigher):
             measured = data.edge_index[:, looked]
             score = self.metric.scores(data, env, measured)
             here = env.plane.is_local(measured[1])
-            data.scores = Relation(measured[:, here], score[here], (data.num_nodes, data.num_nodes))
+            data.scores = Relation.square(measured[:, here], score[here], data.num_nodes)
             data.edge_score = score.new_full(sender.shape, torch.nan)
             data.edge_score[looked] = score.masked_fill(~here, torch.nan)
         data = self.choose(data, env)

@@ -26,7 +26,7 @@ def by_receiver(receiver: Tensor, *keys: Tensor) -> Tensor:
 
 
 def among_first(receiver: Tensor, count: int, *keys: Tensor) -> Tensor:
-    """Return a mask [E] of the edges among the first ``count`` of their receiver, in the order of `by_receiver`.
+    """Return a mask [E] of the edges with the ``count`` smallest keys of their receiver, in the order of `by_receiver`.
 
     It runs on the CPU. With one key, edges are not sorted, which takes a twentieth of the time: the first edges of a
     receiver are those below its ``count``-th smallest key, followed by those equal to it.

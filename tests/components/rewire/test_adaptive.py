@@ -10,7 +10,7 @@ from graphcollab.components import AdaptivePeers
 from graphcollab.components.rewire.adaptive import priors
 from graphcollab.methods import dac
 from graphcollab.testing import Scene
-from tests.components.rewire.test_peer_memory import K1, K2, M1, M2, ME, memory
+from tests.components.rewire.test_dac_memory import K1, K2, M1, M2, ME, memory
 
 
 def test_priors_by_hand():

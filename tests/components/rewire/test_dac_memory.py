@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from graphcollab.comm import Relation
-from graphcollab.components.rewire import peer_memory
-from graphcollab.components.rewire.peer_memory import _first_of, shared_entries, update_memory
+from graphcollab.components.rewire import dac_memory
+from graphcollab.components.rewire.dac_memory import _first_of, shared_entries, update_memory
 from graphcollab.nn.functional.by_receiver import blocks
 
 ME, K1, K2, M1, M2 = range(5)
@@ -160,7 +160,7 @@ def test_memories_are_those_of_dictionaries(two_step, share, monkeypatch):
     expected = by_dictionaries(before, met, score, rank.tolist(), two_step, share, 4, 5, 4)
     assert sum(map(len, expected.values())) > 200
     for most in (2**21, 20):
-        monkeypatch.setattr(peer_memory, "blocks", lambda work, most=most: blocks(work, most))
+        monkeypatch.setattr(dac_memory, "blocks", lambda work, most=most: blocks(work, most))
         after = update(before, met, score, rank, share, 5, two_step=two_step, limit=4, now=4)
         assert {i: known_to(after, i) for i in range(many)} == expected
 
