@@ -38,7 +38,7 @@ class WatchWeights(Callback):
     def on_start(self, data: Data, history: History, rounds: int) -> None:
         self.now: dict[str, Tensor] = {}
 
-    def after_learning(self, method: Method, data: Data, env: Env) -> None:
+    def after_mixing(self, data: Data, env: Env, method: Method) -> None:
         nothing = torch.full((data.num_nodes,), torch.nan, dtype=torch.float64)
         inside = attention(method.weigh, data, env) if isinstance(method.weigh, ChannelAttention) else {}
         data = tell_all(data, (*LOOP, *method.fields), env.plane)

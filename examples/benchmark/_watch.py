@@ -14,6 +14,7 @@ from graphcollab.analysis.metrics import as_metric
 from graphcollab.analysis.metrics.scores import score_rows
 from graphcollab.components import Env, Similarity
 from graphcollab.engine import Rows
+from graphcollab.methods.method import Method
 from graphcollab.persistence import History
 from graphcollab.train import Callback
 
@@ -39,7 +40,7 @@ class WatchMerging(Callback):
     def before_mixing(self, data: Data, env: Env) -> None:
         self._validate(data, env, "before")
 
-    def after_mixing(self, data: Data, env: Env) -> None:
+    def after_mixing(self, data: Data, env: Env, method: Method) -> None:
         self._validate(data, env, "after")
 
     def on_round(self, data: Data, history: History) -> None:

@@ -165,7 +165,7 @@ def split_rows(values: Values, fields: Collection[Field]) -> tuple[dict[str, Any
     alike: dict[str, Any] = {}
     rows: dict[str, Any] = {}
     for name, value in values.items():
-        field = _declared(name, fields)
+        field = declared(name, fields)
         if field is None and isinstance(value, Mapping):
             alike[name], inside = split_rows(value, fields)
             rows |= {name: inside} if inside else {}
@@ -203,7 +203,7 @@ def _each(values: Values, fields: Collection[Field], change: Callable[[Field, An
     """Change declared fields, by name; search undeclared mappings, such as the best state, for fields."""
     found = dict(values)
     for name in sorted(values):
-        field = _declared(name, fields)
+        field = declared(name, fields)
         if field is not None:
             found[name] = change(field, values[name], values)
         elif isinstance(values[name], Mapping):
@@ -211,6 +211,7 @@ def _each(values: Values, fields: Collection[Field], change: Callable[[Field, An
     return found
 
 
-def _declared(name: str, fields: Collection[Field]) -> Field | None:
+def declared(name: str, fields: Collection[Field]) -> Field | None:
+    """Return the declaration of a name of the state; None if there is none."""
     covering = [field for field in fields if field.covers(name)]
     return min(covering, key=lambda field: field.name != name, default=None)

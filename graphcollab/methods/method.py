@@ -233,8 +233,7 @@ class Method(Playable):
         if self.weigh.learns:
             data = self._learn(data, env)
         for observer in env.observers:
-            observer.after_mixing(copy.copy(data), env)
-            observer.after_learning(self, copy.copy(data), env)
+            observer.after_mixing(copy.copy(data), env, self)
         data = without_refused(data, env)
         data = self.rewire(restore_participation(self.stop.after(data, env), before, began, env), env)
         data = end_round(data, fields, self.judge.reads, last, ~began.trains)

@@ -21,10 +21,8 @@ from graphcollab.persistence.history import History
 class Callback:
     """Base class of callbacks: override the hooks you need. A callback must not change the data.
 
-    A run calls ``on_start``; then in every round ``before_mixing``, ``after_mixing``, ``after_learning``, ``on_round``
-    and, if the round is evaluated, ``before_evaluate`` and ``on_evaluate``; and finally ``on_end``. It calls callbacks
-    in the given order, then the progress bar; a checkpoint is written after all of them. Between sites, a round in
-    which a site is lost is played again, so hooks may be called twice with the same ``data.round``.
+    A run calls callbacks in the given order, then the progress bar; a checkpoint is written after all of them. Between
+    sites, a round in which a site is lost is played again, so hooks may be called twice with the same ``data.round``.
 
     Attributes:
         needs: Splits in which every node must have samples.
@@ -41,11 +39,8 @@ class Callback:
     def before_mixing(self, data: Data, env: Env) -> None:
         """Called in every round after the local update, before the exchange; ``data.round`` counts from 0."""
 
-    def after_mixing(self, data: Data, env: Env) -> None:
-        """Called in every round after the exchange."""
-
-    def after_learning(self, method: Method, data: Data, env: Env) -> None:
-        """Called after `after_mixing`, with the method that plays the round (for phases, the current one)."""
+    def after_mixing(self, data: Data, env: Env, method: Method) -> None:
+        """Called in every round after the exchange, with the method that plays it (for phases, the current one)."""
 
     def on_round(self, data: Data, history: History) -> None:
         """Called after every round, before a possible evaluation; ``data.round`` rounds have been played."""

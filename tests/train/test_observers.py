@@ -56,7 +56,7 @@ def test_observers_need_samples():
 
 def test_a_callback_that_looks_on_cannot_change_what_it_is_shown():
     class Meddle(Callback):
-        def before_mixing(self, data, env):
+        def before_mixing(self, data, *env):
             data.x, data.trains = None, None
 
         after_mixing = before_mixing
