@@ -220,6 +220,5 @@ def _join() -> None:
         where = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         raise LostError(
             "processes",
-            f"the processes cannot meet at {where} ({str(error).splitlines()[0]}): start them by torchrun, with "
-            "another --master-port if this one is in use",
+            f"cannot meet at {where} ({str(error).splitlines()[0]}): use another --master-port if this one is in use",
         ) from error

@@ -99,8 +99,7 @@ class Answers:
         if not self.logits:
             raise UnsupportedError(
                 "loss",
-                "the models were trained with a loss of your own, and nothing says whether their outputs are logits: "
-                "use outputs(site, samples), and make probabilities of them as the loss does",
+                "of a loss of your own, outputs may be no logits: make probabilities of outputs(...)",
             )
         if self.kind == "classes":
             return (outputs / self.temperature).softmax(1).numpy()
@@ -168,9 +167,7 @@ class Reading:
             raise ShapeError("samples", f"expected whole numbers ({dtype}), as in training, got {read.dtype}")
         if len(bad := not_finite(read)):
             raise NotFiniteError(
-                "samples",
-                f"sample {int(bad[0])} has a number that is not finite, for which no model has an answer: "
-                "fill it in, or leave the sample out",
+                "samples", f"sample {int(bad[0])} has a number that is not finite: fill it in, or leave the sample out"
             )
         return read.to(dtype, copy=True)  # models may work in place
 

@@ -127,8 +127,7 @@ def newest(folder: str | Path) -> tuple[Path, Loaded] | None:
     if found is None and problem is not None:
         raise DamagedError(
             "checkpoint",
-            f"none of the {len(paths)} checkpoints in {folder} can be read ({problem}): remove them, or start afresh "
-            "with resume=False",
+            f"none of the {len(paths)} in {folder} can be read ({problem}): start afresh with resume=False",
         )
     return found
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from graphcollab._base.errors import ExistsError, InvalidTypeError, MissingFileError
 from graphcollab._base.files import PART, write_whole
 from graphcollab._base.findings import Finding
+from graphcollab._base.naming import few
 from graphcollab._base.packed import damage_of, is_packed, pack, read_packed, unpack
 from graphcollab.comm.relation import Relation
 from graphcollab.engine.stack import ParamSpec, Stacks
@@ -64,9 +65,7 @@ def require_own(folder: Path, is_own: Callable[[Path], bool]) -> None:
     strange = sorted(path.name for path in folder.iterdir() if not is_own(path))
     if strange:
         raise ExistsError(
-            f"folder {folder}",
-            f"{folder} holds something else ({', '.join(map(repr, strange[:3]))}), which is not overwritten: give "
-            "another folder",
+            f"folder {folder}", f"{folder} holds something else ({few([*map(repr, strange)])}): give another folder"
         )
 
 

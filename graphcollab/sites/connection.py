@@ -52,8 +52,7 @@ class Past:
         if told not in (None, before):
             raise MismatchError(
                 "data",
-                "this site tells something else than when the run began: its data or its script have changed since, "
-                "so it cannot come back into the run",
+                "this site tells something else than before: give it the data and the script that the run began with",
             )
         return frames
 
@@ -212,9 +211,7 @@ class Connection:
         reply = self._until({"verb": "back"})
         if reply.about["status"] == "over":
             raise SiteLostError(
-                f"site {self.name!r}",
-                f"the run has ended while {self.name} was left behind: its last checkpoint, where it keeps one, is "
-                "what it has",
+                f"site {self.name!r}", f"the run has ended while {self.name} was left behind: use its last checkpoint"
             )
         self.enter(reply.about)
 

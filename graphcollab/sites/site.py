@@ -207,8 +207,8 @@ class Site:
             fedavg = " with fedavg() and" if what == "benefit" else ""
             raise UnsupportedError(
                 "dry_run",
-                f"{what} plays many runs and cannot be rehearsed as a whole: rehearse run(...){fedavg} with each of "
-                "its methods, which lists what leaves this site in one (docs/deploying.md says how many there are)",
+                f"{what} plays many runs and cannot be rehearsed as a whole: "
+                f"rehearse run(...){fedavg} with each of its methods",
             )
         if self.listeners is not None:
             raise ConflictError(
@@ -240,8 +240,7 @@ class Site:
         if connection is None:
             raise StateError(
                 f"site {self.name!r}",
-                f"{self.name} is not connected to other sites: let NVIDIA FLARE start this script (docs/deploying.md), "
-                "or rehearse it by dry_run=True",
+                f"{self.name} is not connected: let NVIDIA FLARE start this script, or give dry_run=True",
             )
         with raise_on_all(Gathering(connection)):
             if connection.name != self.name:

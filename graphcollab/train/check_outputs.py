@@ -32,8 +32,7 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
     if objective.embeds:
         raise ContractError(
             "loss",
-            "the tasks' loss judges outputs, by which models are evaluated too, and cannot read latents: give such an "
-            "objective to the local update, Fit(objective=...)",
+            "the tasks' loss judges outputs and cannot read latents: give this one to the method, Fit(objective=...)",
         )
     for module in modules:
         if (check := getattr(module, "check_tasks", None)) is not None:
@@ -51,8 +50,7 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             if not isinstance(outputs, Tensor):
                 raise InvalidTypeError(
                     "model",
-                    f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: wrap it in a "
-                    "module that picks the outputs that the loss needs",
+                    f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: pick the outputs",
                 )
             context = Context(None, dict(module.named_parameters()))
             check_loss(objective, (outputs, targets), labels, context, kind, name, tasks.weighted)
@@ -88,8 +86,7 @@ def _check_training(module: nn.Module, inputs: Tensor) -> None:
         if name not in own and not torch.equal(before, after[name]):
             raise ContractError(
                 "model",
-                f"buffer {name!r} of {kind} ({before.dtype}) changes in training, but only persistent floating-point "
-                "buffers that start finite are kept for every node: make it one",
+                f"buffer {name!r} of {kind} ({before.dtype}) changes in training: make it persistent, float and finite",
             )
 
 

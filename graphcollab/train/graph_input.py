@@ -95,8 +95,7 @@ def begin_weights(data: Data, method: Method | Phases | None, dtype: torch.dtype
     elif first is not None and _keeps_none(first) and data.num_edges:
         raise MissingError(
             "graph",
-            f"{first.name} keeps the weights that the graph's edges come with, and they have none: give edge_weight in "
-            "a Data, or pairs (sender, receiver, weight); weigh=Uniform() gives all alike",
+            f"{first.name} needs a graph with weights: give a Data with edge_weight, or (sender, receiver, weight)",
         )
     return torch.zeros(data.num_edges, dtype=dtype)
 

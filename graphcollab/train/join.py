@@ -160,8 +160,7 @@ def join(
     if not result.env.plane.alone:
         raise UnsupportedError(
             "result",
-            "nodes join in one process, which needs the models of all: give the run a checkpoint=, start it once more "
-            "without torchrun, which plays no further round, and let them join its result",
+            "nodes join in one process: start the run again without torchrun from its checkpoint, and join that result",
         )
     method = result.method.last(old.round)
     if len(old.x.specs) > 1:
@@ -281,9 +280,7 @@ def _refuse_other_preparation(old: Tasks, new: Tasks) -> None:
     differing = [name for name in {**mine, **other} if mine.get(name) != other.get(name)] or ["order of columns"]
     cure = "preparation=tasks.preparation" + (', refit=True, pooled="per_site"' if known.sites else "")
     raise MismatchError(
-        "newcomers",
-        f"the newcomers' table was prepared in another way than the run's: {few(differing)} differ. Build their tasks "
-        f"by Tasks.from_frame(new, {cure}), where tasks are those of the run",
+        "newcomers", f"the newcomers' preparation differs in {few(differing)}: use Tasks.from_frame(new, {cure})"
     )
 
 

@@ -13,7 +13,7 @@ from torch_geometric.data import Data
 from graphcollab._base.errors import ConflictError, ContractError, FormatError, RangeError, ShapeError
 from graphcollab._base.packed import damage_of, pack, unpack
 from graphcollab._base.piece import Field
-from graphcollab.components.state import ROWS
+from graphcollab.components.state import ROWS, declared
 from graphcollab.persistence.folder import decode, encode
 from graphcollab.persistence.history import History
 
@@ -49,15 +49,14 @@ def take_over(
     if phase_start != data.phase_start:
         raise ConflictError(
             "phase",
-            "the run has come to another phase of its method since, in which nodes keep something else: this site "
-            "cannot come back",
+            "the run has come to another phase of its method since, so this site cannot come back: let all start afresh",
         )
     back = Data()
     for name, value in data.to_dict().items():
-        declared = _declared(name, fields) if any(one.covers(name) for one in fields) else None
-        if declared is not None and declared.kind == "per_edge" and declared.known_to != "public":
+        field = declared(name, fields)
+        if field is not None and field.kind == "per_edge" and field.known_to != "public":
             back[name] = _moved(value, data.edge_index, edge_index)
-        elif declared is None or ((declared.known_to != "public" or declared.kind in ROWS) and not _is_old(declared)):
+        elif field is None or ((field.known_to != "public" or field.kind in ROWS) and not _is_old(field)):
             back[name] = copy.copy(value)
     for name, value in told.items():
         back[name] = value
@@ -73,7 +72,8 @@ def _require_public(told: Mapping[str, Any], data: Data, fields: Collection[Fiel
             raise FormatError(name, f"{name!r} is a {type(value).__name__}, and a {type(here).__name__} was due")
         if not isinstance(value, Tensor):
             continue
-        free = _declared(name, fields).kind == "per_edge"  # edges may have changed in the meantime
+        field = declared(name, fields)
+        free = field is not None and field.kind == "per_edge"  # edges may have changed in the meantime
         axis = 1 if name == "edge_index" else 0
         sizes = [[*one.shape[:axis], *one.shape[axis + 1 :]] if free else [*one.shape] for one in (value, here)]
         if value.dtype != here.dtype or sizes[0] != sizes[1]:
@@ -116,7 +116,3 @@ def _is_old(field: Field) -> bool:
 def _is_public(name: str, fields: Collection[Field]) -> bool:
     covering = [field for field in fields if field.covers(name)]
     return bool(covering) and all(field.known_to == "public" and field.kind not in ROWS for field in covering)
-
-
-def _declared(name: str, fields: Collection[Field]) -> Field:
-    return min((field for field in fields if field.covers(name)), key=lambda field: field.name != name)

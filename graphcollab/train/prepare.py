@@ -173,8 +173,7 @@ def _require_rounds(played: int, settings: RunSettings) -> None:
     if settings.checkpoint and played > settings.rounds:
         raise ConflictError(
             "rounds",
-            f"the run in {settings.checkpoint.folder} has played {played} rounds, more than rounds={settings.rounds}: "
-            "ask for as many or more, use another folder, or resume=False to start afresh",
+            f"{played} rounds are played, more than rounds={settings.rounds}: ask for more, or give resume=False",
         )
 
 
@@ -193,9 +192,7 @@ def _plans(before: Mapping[str, Any], compute: Compute) -> list[Plan]:
             wanted, there = getattr(compute, name), getattr(plan, name)
             if wanted not in (default, there):
                 raise ConflictError(
-                    name,
-                    f"the run began with {name}={there!r} and cannot be resumed with {wanted!r}: leave it out, or "
-                    "start afresh with resume=False",
+                    name, f"the run began with {name}={there!r} and cannot be resumed with {wanted!r}: leave it out"
                 )
     return plans
 
@@ -204,8 +201,7 @@ def _num_threads(stored: int | None, wanted: int | None, engine: Engine) -> int:
     if stored is not None and wanted not in (None, stored):
         raise ConflictError(
             "num_threads",
-            f"the run began with num_threads={stored} and cannot be resumed with {wanted}, which would give other last "
-            "bits: leave num_threads out, or start afresh with resume=False",
+            f"the run began with {stored}, and {wanted} would give other last bits: leave num_threads out",
         )
     return stored or wanted or choose_threads([backend.module for backend in engine.backends], engine.plans)
 

@@ -226,8 +226,7 @@ def _stack(modules: Sequence[nn.Module], architecture: Architecture, tasks: Task
     if kind.shape != (count,) or kind.is_floating_point() or int(kind.min()) < 0 or int(kind.max()) >= len(modules):
         raise InvalidValueError(
             "architecture",
-            f"architecture must hold a number from 0 to {len(modules) - 1} for each of {count} nodes, "
-            f"got shape {tuple(kind.shape)} with values {kind.unique().tolist()}",
+            f"expected [{count}] from 0 to {len(modules) - 1}, got {list(kind.shape)}: {kind.unique().tolist()}",
         )
     specs, tensors, members = [], [], []
     for a, module in enumerate(modules):
