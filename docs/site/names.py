@@ -49,7 +49,7 @@ def shown(module: pkgutil.ModuleInfo) -> list[str]:
         tree = ast.parse(text).body
         named = [one.name for one in tree if isinstance(one, ast.ClassDef | ast.FunctionDef)]
         named += [one.target.id for one in tree if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)]
-        return sorted(name for name in named if not name.startswith("_"))
+        return sorted(name for name in named if not name.startswith("_") and not name.isupper())
     return importlib.import_module(module.name).__all__ if "\n__all__ = [" in text else []
 
 
