@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from graphcollab._base.errors import ContractError, EmptyError, InvalidTypeError, MismatchError
+from graphcollab._base.errors import ContractError, EmptyError, MismatchError
 from graphcollab._base.settings import Count, checked
 from graphcollab._base.typing import Embedded
 from graphcollab.models.backbones import small_backbone
@@ -74,7 +75,6 @@ class SplitModel(nn.Module):
 
     Raises:
         ValueError: The backbone cannot read such samples, or does not return one row per sample.
-        TypeError: The backbone does not return a tensor.
 
     Example:
         >>> model = SplitModel(nn.Conv2d(1, 2, 3), (1, 8, 8), num_classes=10, latent=16)
@@ -150,25 +150,15 @@ def _count_features(backbone: nn.Module, inputs: Tensor) -> int:
         with torch.no_grad():
             out = backbone.eval()(inputs)
     except (RuntimeError, ValueError, IndexError) as error:
-        raise ContractError(
-            "backbone",
-            f"SplitModel: the backbone {name} cannot read samples of shape {tuple(inputs.shape[1:])} and type "
-            f"{inputs.dtype}: {error}",
-        ) from error
+        kind = f"samples of shape {tuple(inputs.shape[1:])} and type {inputs.dtype}"
+        raise ContractError("backbone", f"SplitModel: {name} cannot read {kind}: {error}") from error
     finally:
         for module, mode in training.items():
             module.training = mode
-    if not isinstance(out, Tensor):
-        raise InvalidTypeError(
-            "backbone", f"SplitModel: the backbone {name} must return a tensor [B, ...], got {type(out).__name__}"
-        )
-    if out.ndim < 2 or out.shape[0] != 2 or not out.numel():
-        raise ContractError(
-            "backbone",
-            f"SplitModel: the backbone {name} must return one row of numbers for each sample, [B, ...]; "
-            f"for 2 samples it returned shape {tuple(out.shape)}",
-        )
-    return out[0].numel()
+    shape = tuple(out.shape) if isinstance(out, Tensor) else (type(out).__name__,)
+    if len(shape) < 2 or shape[0] != 2 or not math.prod(shape):
+        raise ContractError("backbone", f"SplitModel: {name} must return one row for each of 2 samples, got {shape}")
+    return math.prod(shape[1:])
 
 
 @checked
@@ -213,12 +203,10 @@ def split_models(
     if not backbones:
         raise EmptyError("backbones", "split_models: no backbones were given")
     models = {}
+    given = (input_shape, num_classes, latent, projection, hidden, norm, dtype)
     for place, backbone in backbones.items() if isinstance(backbones, Mapping) else enumerate(backbones):
         name = repr(place) if isinstance(place, str) else f"module {place}"
-        if isinstance(backbone, SplitModel):
-            models[name] = copy.deepcopy(backbone)
-        else:
-            models[name] = SplitModel(backbone, input_shape, num_classes, latent, projection, hidden, norm, dtype)
+        models[name] = copy.deepcopy(backbone) if isinstance(backbone, SplitModel) else SplitModel(backbone, *given)
     asked = {"num_classes": num_classes, "latent": latent, "projection": projection, "hidden": hidden}
     _check_sizes(models, {option: size for option, size in asked.items() if size is not None})
     first, *others = models.values()

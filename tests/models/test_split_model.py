@@ -180,16 +180,16 @@ def test_refuses_a_backbone_for_other_samples() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "error", "wanted"),
+    ("answer", "got"),
     [
-        (lambda x: (x, x), TypeError, ("type", "backbone")),
-        (lambda x: x.sum(), ValueError, ("contract", "backbone")),
-        (lambda x: x.flatten(1).sum(1), ValueError, ("contract", "backbone")),
-        (lambda x: x.transpose(0, 2), ValueError, ("contract", "backbone")),
-        (lambda x: x[:1], ValueError, ("contract", "backbone")),
-        (lambda x: x[:, :0], ValueError, ("contract", "backbone")),
+        (lambda x: (x, x), "tuple"),
+        (lambda x: x.sum(), "()"),
+        (lambda x: x.flatten(1).sum(1), "(2,)"),
+        (lambda x: x.transpose(0, 2), ""),
+        (lambda x: x[:1], "(1, "),
+        (lambda x: x[:, :0], "(2, 0"),
     ],
 )
-def test_refuses_outputs(answer: Any, error: type[Exception], wanted: tuple[str, ...]) -> None:
-    with raises(*wanted, kind=error):
+def test_refuses_outputs(answer: Any, got: str) -> None:
+    with raises("contract", "backbone", got):
         SplitModel(Says(answer), SHAPE, 3)

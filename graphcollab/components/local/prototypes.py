@@ -39,14 +39,10 @@ def with_prototypes(data: Data, env: Env) -> Data:
     require_latents(env.engine, data.x, "prototypes are means of latents")
     sizes = [tuple(out.logits.shape[1:] + out.latent.shape[1:]) for out in embed_sample(data, env)]
     if len({*sizes}) > 1 or len(sizes[0]) != 2:
-        shown = "; ".join(
-            f"{type(backend.module).__name__}{f' of {tasks.names[int(members[0])]!r}' if len(members) else ''}: {size}"
-            for backend, members, size in zip(env.engine.backends, data.x.members, sizes, strict=True)
-        )
         raise MismatchError(
             "model",
-            "prototypes are shared, so all architectures need outputs [B, C] and latents [B, d_z] of the same sizes; "
-            f"(C, d_z) is, by architecture: {shown}. Give graphcollab.models.SplitModel the same `latent` everywhere",
+            "prototypes are shared, so outputs [B, C] and latents [B, d_z] must have the same sizes, got (C, d_z) "
+            f"{' and '.join(map(str, sizes))}: give graphcollab.models.SplitModel the same `latent` everywhere",
         )
     shape = (data.x.num_nodes, *sizes[0])
     if "prototypes" in data and data.prototypes.shape == shape:

@@ -80,12 +80,7 @@ def _encode(encoder: Encoder | None, inputs: Tensor, index: Tensor, name: str) -
     """Return the codes of a node's samples, [n, D]."""
     if encoder is None:
         return inputs[index].flatten(1).double().cpu()
-    try:
-        pieces = [encoder(inputs[some]) for some in index.split(BATCH)]
-    except (RuntimeError, ValueError, IndexError) as error:
-        raise ContractError(
-            "encoder", f"the encoder cannot take {inputs.dtype} of shape {[*inputs.shape[1:]]}: {error}"
-        ) from error
+    pieces = [encoder(inputs[some]) for some in index.split(BATCH)]
     for piece, some in zip(pieces, map(len, index.split(BATCH)), strict=True):
         if not isinstance(piece, Tensor) or piece.dim() != 2 or len(piece) != some:
             shape = tuple(piece.shape) if isinstance(piece, Tensor) else type(piece).__name__

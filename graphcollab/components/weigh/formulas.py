@@ -215,22 +215,14 @@ class SimilarityWeights(Formula):
         value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
         if self.tau is None and self.reads_scores:
             value = value.clamp(min=0)
-        bad = ~(value.isfinite() & (value >= (0 if self.tau is None else -torch.inf)))
+        least, most = (0.0, torch.inf) if self.tau is None else (-torch.inf, 1 + 1e-9)  # with τ these are cosines
+        bad = ~(value.isfinite() & (value >= least) & (value <= most))
         if bool(bad.any()):
             edge = int(bad.nonzero()[0])
             sender, receiver = data.edge_index[:, edge].tolist()
-            wanted = "finite values that are not negative" if self.tau is None else "finite values"
-            raise RangeError(
-                f"edge {edge}",
-                f"weights by similarity need {wanted}, got {float(value[edge]):g} for edge {edge} ({sender} -> "
-                f"{receiver}); replace them, for instance by values.nan_to_num(0).clamp(min=0)",
-            )
-        if self.tau is not None and bool((value > 1 + 1e-9).any()):
-            raise RangeError(
-                "tau",
-                f"SimilarityWeights with tau weighs by cosines, which are at most 1, got a similarity of "
-                f"{float(value.max()):g}: use CosineWeights() or CosineUpdates(), or weigh without tau",
-            )
+            wanted = "numbers of at least 0" if self.tau is None else "cosines, at most 1, or no tau"
+            what = f"similarity {float(value[edge]):g} of edge {edge} ({sender} -> {receiver})"
+            raise RangeError(f"edge {edge}", f"{what}: weights by similarity need {wanted}")
         return value
 
 

@@ -129,7 +129,7 @@ def tasks(targets, loss="cross_entropy", metric="accuracy"):
     [
         (
             Scene(tasks([[0, 1], [1, 0]]), models(4, 5), architecture=(0, 1)),
-            ("mismatch", "model", "SplitModel of 'node 0': (2, 4)", "SplitModel of 'node 1': (2, 5)"),
+            ("mismatch", "model", "(2, 4)", "(2, 5)"),
         ),
         (
             Scene(tasks([[0, 1]]), [nn.Linear(3, 2)]),

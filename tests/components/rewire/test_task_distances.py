@@ -94,7 +94,6 @@ def test_samples_are_flattened_without_an_encoder():
         (lambda x: x[:, 0], ("contract", "encoder", "[6, D]", "(6,)")),
         (lambda x: x[:2], ("contract", "encoder", "[6, D]", "(2, 1)")),
         (lambda x: x.tolist(), ("contract", "encoder", "[6, D]", "list")),
-        (nn.Linear(3, 2), ("contract", "encoder", "torch.float32", "[1]", "mat1 and mat2")),
         (lambda x: x / 0, ("not-finite", "node 'north'")),
     ],
 )

@@ -116,7 +116,7 @@ def test_tau_must_be_a_positive_number(tau):
 
 
 def test_only_cosines_are_weighed():
-    with raises("range", "tau", "3"):
+    with raises("range", "edge 1", "3", "cosines"):
         SimilarityWeights("alike", 30.0).weights(graph([math.nan, 3.0]), None)
     for wrong in (math.nan, math.inf, -math.inf):
         with raises("range", "edge 2", f"{wrong:g}", "(2 -> 0)"):
