@@ -119,14 +119,13 @@ def _require_complete(data: Data, env: Env, group: Tensor) -> None:
     member[node] = False
     names = env.engine.tasks.names
     deaf, unheard = names[node], names[int(member.nonzero()[0])]
-    cure = "Give a graph whose connected nodes all hear each other"
+    cure = "give a graph whose connected nodes all hear each other"
     if env.plane.cross_silo:
-        cure = f"Let {deaf} hear {unheard}, by listeners= at {unheard}"
+        cure = f"let {deaf} hear {unheard}, by listeners= at {unheard}"
     raise DisconnectedError(
         f"node {deaf!r}",
-        f"a server would average {deaf} and {unheard}, which are connected, but {deaf} may not hear {unheard}: there "
-        f"is no edge {unheard} → {deaf}. {cure}, or say incomplete='average' to average inside connected components "
-        "all the same",
+        f"a server would average {deaf} and {unheard}, but {deaf} may not hear {unheard} (no {unheard} → {deaf}): "
+        f"{cure}, or say incomplete='average'",
     )
 
 

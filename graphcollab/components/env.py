@@ -70,8 +70,7 @@ class Participation:
             if self.leaves[node] <= self.joins[node]:
                 raise ConflictError(
                     f"node {node!r}",
-                    f"node {node!r} joins in round {self.joins[node]} and would leave before it has played one, in "
-                    f"round {self.leaves[node]}: a node joins first, once, and leaves later",
+                    f"{node!r} joins in round {self.joins[node]}, but leaves in round {self.leaves[node]}: leave later",
                 )
 
     def by_id(self, names: Sequence[str], ids: Tensor) -> Participation:

@@ -92,9 +92,8 @@ class NearestPrototype(Judge):
         if layout != wanted:
             raise ContractError(
                 f"part {self.part!r}",
-                f"nearest prototypes are served as the weights of a linear head with a bias, so the part {self.part!r} "
-                f"must have tensors of the shapes {wanted}, it has {layout}: use graphcollab.models.SplitModel, or "
-                "judge nodes by their own heads (predict='head')",
+                f"nearest prototypes need a linear head of shapes {wanted}, the part {self.part!r} has {layout}: use "
+                "graphcollab.models.SplitModel, or predict='head'",
             )
         for out, members in zip(embed_sample(data, env), data.x.members, strict=True):
             if not len(members):
@@ -105,9 +104,8 @@ class NearestPrototype(Judge):
             if bool((apart.abs() > 0.05 * scale.amax() + 1e-6).any()):  # bfloat16 has an error of less than 0.01
                 raise ContractError(
                     f"part {self.part!r}",
-                    f"nearest prototypes need a head that is applied to the latents as they are, but the outputs of "
-                    f"{env.engine.tasks.names[int(members[0])]!r} are not what its part {self.part!r} makes of them: "
-                    "use graphcollab.models.SplitModel, or judge nodes by their own heads (predict='head')",
+                    f"nearest prototypes need a head applied to latents as they are, and in the model of "
+                    f"{env.engine.tasks.names[int(members[0])]!r} it is not: use SplitModel, or predict='head'",
                 )
         return data
 

@@ -165,8 +165,8 @@ def method(*pieces: type, **defaults: Any) -> Callable[[Callable[P, R]], Callabl
             if given and isinstance(optimizer, RowOptimizer):
                 raise ConflictError(
                     "optimizer",
-                    f"the optimizer brings its own {' and '.join(given)}: give them to it, or name it by a string, got "
-                    f"optimizer={optimizer!r} and {', '.join(f'{name}={kwargs[name]!r}' for name in given)}",
+                    f"the optimizer brings its own {' and '.join(given)}: give them to it, got "
+                    f"optimizer={optimizer!r}, {', '.join(f'{name}={kwargs[name]!r}' for name in given)}",
                 )
             if "momentum" in given and isinstance(optimizer, str) and optimizer != "sgd" and kwargs["momentum"]:
                 raise ConflictError(

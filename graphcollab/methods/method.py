@@ -255,14 +255,12 @@ class Method(Playable):
         if self.stops and "x_local" in self.judge.reads:
             raise ConflictError(
                 "stop",
-                f"{self.name} judges models before mixing, and a stopped node's best model may be a mixture: use "
-                "judge=Judge(field='best_x')",
+                f"{self.name} judges models before mixing, but a node may stop at a mixture: use Judge(field='best_x')",
             )
         if self.stops and self.exchange.serves_rest:
             raise ConflictError(
                 "stop",
-                f"{self.name} averages through a server, which gives its model to nodes that have stopped too: stop "
-                "the whole run by run(patience=...) instead, or between sites after fewer rounds",
+                f"{self.name} gives stopped nodes a server's model too: stop the run by run(patience=...) instead",
             )
 
     def _check_agreement(self) -> None:
@@ -298,8 +296,8 @@ class Method(Playable):
         if self.weigh.learns and (not self.exchange.along_edges or kind.weight_gradient is Exchanger.weight_gradient):
             raise UnsupportedError(
                 "exchange",
-                f"{self.name} learns weights by {type(self.weigh).__name__}, and its {kind.__name__} gives them no "
-                "gradient: use Exchange along edges, Layer(module), or an exchange with weight_gradient",
+                f"{self.name} learns weights by {type(self.weigh).__name__}, and its {kind.__name__} gives no "
+                "gradient: use Exchange along edges, or Layer(module)",
             )
 
     def _check_at_work(self, data: Data, env: Env) -> None:
@@ -311,8 +309,8 @@ class Method(Playable):
         if int(data.trains.sum()) == 1 and self.along_edges and not self.exchange.serves_rest:
             raise TooFewError(
                 "fraction",
-                f"{self.name}: one of {int(there.sum())} nodes is at work in a round, so no node ever receives the "
-                "model of another one: let two work or more, by a larger fraction, or train by the method local",
+                f"{self.name}: one of {int(there.sum())} nodes is at work in a round, so none receives a model: use a "
+                "larger fraction, or the method local",
             )
 
     def _slots(self) -> tuple[Piece, ...]:

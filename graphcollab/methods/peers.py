@@ -178,9 +178,7 @@ def _merging(merge: str, similarity: Similarity, tau: float) -> Formula:
     """Return the weights of the chosen peers: ``"fedavg"``, ``"similarity"`` or ``"softmax"``, with τ."""
     if merge == "softmax" and similarity.unbounded:
         raise ConflictError(
-            "merge",
-            f"merge='softmax' weighs by cosines, and the metric is {type(similarity).__name__}: use a cosine, or "
-            "another way to merge",
+            "merge", f"merge='softmax' needs a cosine as metric, got {type(similarity).__name__}: merge by 'fedavg'"
         )
     if merge == "fedavg":
         return SampleCounts()

@@ -46,8 +46,7 @@ class Phases(Playable):
         if isinstance(self.next, Phases) and self.next.until <= self.until:
             raise ConflictError(
                 "until",
-                f"{self.next.method.name} begins in round {self.until} and would end before round {self.next.until}: "
-                "phases must end one after the other, at rounds counted from the run's start",
+                f"{self.next.method.name} begins in round {self.until}, and ends in {self.next.until}: end it later",
             )
 
     @property

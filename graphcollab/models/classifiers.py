@@ -106,9 +106,9 @@ class CNN(nn.Sequential):
             halved = 2 ** len(channels)
             raise ShapeError(
                 "input_shape",
-                f"CNN: images of {tuple(input_shape[1:])} pixels are too small for {len(channels)} convolutions of "
-                f"{kernel} pixels with padding={padding!r}, each with pooling; {halved + (halved - 1) * (kernel - 1)} "
-                f"pixels are needed with 'valid', {halved} with 'same'",
+                f"CNN: images of {tuple(input_shape[1:])} pixels are too small for {len(channels)} pooled "
+                f"convolutions of {kernel}: expected {halved + (halved - 1) * (kernel - 1)} with padding='valid', "
+                f"{halved} with 'same'",
             )
         layers += [nn.Dropout2d(dropout[0])] if dropout[0] else []
         layers.append(nn.Flatten())

@@ -23,8 +23,7 @@ def image_size(model: str, input_shape: Sequence[int], least: int = 1, also: str
     if len(input_shape) != 3:
         raise ShapeError(
             "input_shape",
-            f"{model} reads images (channels, height, width), got samples of shape {tuple(input_shape)}; "
-            "reshape the inputs, or take the model 'mlp'",
+            f"{model} reads images (channels, height, width), got {tuple(input_shape)}: reshape, or use 'mlp'",
         )
     channels, height, width = input_shape
     if min(height, width) < least:

@@ -38,11 +38,7 @@ class Transform(BaseTransform):
 def node_count(data: Data) -> int:
     """Return K, given by ``num_nodes`` or a node field (``node_id``, ``x``)."""
     if not any(name in data for name in ("num_nodes", "node_id", "x")):
-        raise MissingError(
-            "num_nodes",
-            "the number of nodes is unknown: this Data has none of num_nodes, node_id and x. "
-            "Set it explicitly: Data(num_nodes=K, ...)",
-        )
+        raise MissingError("num_nodes", "this Data has none of num_nodes, node_id and x: set Data(num_nodes=K, ...)")
     return int(data.num_nodes)
 
 
@@ -55,8 +51,7 @@ def node_ids(data: Data) -> Tensor:
     if node_id.shape != (count,) or node_id.is_floating_point():
         raise ShapeError(
             "node_id",
-            f"node_id must hold one integer for each of the {count} nodes, "
-            f"got shape {tuple(node_id.shape)} and {node_id.dtype}",
+            f"node_id must hold {count} integers, one per node, got {node_id.dtype} of shape {tuple(node_id.shape)}",
         )
     values, repeats = node_id.unique(return_counts=True)
     if values.numel() < count:

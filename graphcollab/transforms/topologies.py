@@ -188,8 +188,7 @@ class RandomRegular(Topology):
         if self.degree >= count:
             raise RangeError(
                 "degree",
-                f"RandomRegular: degree {self.degree} must be below the number of nodes, {count}; "
-                f"use a degree of at most {max(count - 1, 0)}, or Complete()",
+                f"RandomRegular: degree {self.degree} must be below the number of nodes, {count}: or use Complete()",
             )
         if count * self.degree % 2:
             odd = f"K * degree = {count} * {self.degree} is odd"

@@ -78,8 +78,7 @@ class Layer(Exchanger):
         if trained:
             raise ContractError(
                 "layer",
-                f"the parameter {trained[0]!r} of {type(self.layer).__name__} requires gradients, and nothing trains "
-                "it here: train the layer before, and freeze it by layer.requires_grad_(False)",
+                f"nothing trains the parameter {trained[0]!r} here: freeze the layer by requires_grad_(False)",
             )
         object.__setattr__(self, "layer", copy.deepcopy(self.layer).eval())
 

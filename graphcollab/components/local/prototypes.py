@@ -32,9 +32,7 @@ def with_prototypes(data: Data, env: Env) -> Data:
     targets = tasks.pools[tasks.splits["train"].pool].targets
     if targets.is_floating_point() or targets.dim() != 1:
         raise ShapeError(
-            "targets",
-            f"prototypes are of classes, so every sample needs one whole-number label; targets are {targets.dtype} of "
-            f"shape {tuple(targets.shape)}",
+            "targets", f"prototypes need whole-number labels [N], got {targets.dtype} of shape {tuple(targets.shape)}"
         )
     require_latents(env.engine, data.x, "prototypes are means of latents")
     sizes = [tuple(out.logits.shape[1:] + out.latent.shape[1:]) for out in embed_sample(data, env)]

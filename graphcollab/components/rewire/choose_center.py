@@ -94,25 +94,20 @@ class ChooseCenter(Rewiring):
         if self.least_share is not None and self.least_share > 1 / self.clusters:
             raise RangeError(
                 "least_share",
-                f"least_share must be above 0 and at most an equal share, 1/{self.clusters} with "
-                f"clusters={self.clusters}, got {self.least_share}",
+                f"least_share must be above 0 and at most 1/{self.clusters}, an equal share, got {self.least_share}",
             )
         if self.centers is not None:
             _check_centers(self.centers, self.clusters)
             if self.redraws:
                 raise ConflictError(
-                    "redraws",
-                    f"redraws={self.redraws} asks for other centers than those drawn, but centers=... gives them: "
-                    "leave one of the two out",
+                    "redraws", f"redraws={self.redraws} draws centers, and centers=... gives them: leave one out"
                 )
 
     def init(self, data: Data, env: Env) -> Data:
         width = data.x.part(self.part).shape[1]
         if self.clusters > data.num_nodes:
             raise TooManyError(
-                "clusters",
-                f"clusters={self.clusters} centers were asked for, but there are only {data.num_nodes} nodes: ask for "
-                f"at most {data.num_nodes}",
+                "clusters", f"clusters={self.clusters} for {data.num_nodes} nodes: ask for at most as many as nodes"
             )
         if self.centers is not None and self.centers.shape[1] != width:
             raise ShapeError(
@@ -232,8 +227,8 @@ def _check_centers(centers: Tensor, clusters: int) -> None:
     bad = (~torch.isfinite(centers).all(1)).nonzero().flatten()
     if len(bad):
         raise NotFiniteError("centers", f"centers must be finite: center {int(bad[0])} has numbers that are not")
-    if len(centers.unique(dim=0)) < clusters:
-        raise DuplicateError("centers", "centers must all be different: nobody chooses the second of two equal ones")
+    if (many := len(centers.unique(dim=0))) < clusters:
+        raise DuplicateError("centers", f"the {clusters} centers must be different, got only {many} different ones")
 
 
 def _placed(chosen: Tensor, group: Tensor, clusters: int) -> Tensor:
@@ -264,8 +259,7 @@ def draw_centers(
     if count > 1 and bool((centers == centers[0]).all()):
         raise ConflictError(
             "centers",
-            f"the entries of every parameter of the initial model's part {part!r} are alike, so {count} centers drawn "
-            "from them are the same: give centers=..., a tensor [C, P]",
+            f"all entries of the initial part {part!r} are alike, so its permutations are the same: give centers=...",
         )
     return centers
 

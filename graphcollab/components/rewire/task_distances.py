@@ -124,8 +124,7 @@ def _reduced(points: Tensor, reduce: Reduce | None) -> Tensor:
     if made.dim() != 2 or len(made) != len(points) or not bool(torch.isfinite(made).all()):
         raise ContractError(
             "reduce",
-            f"reduce must turn {len(points)} codes into as many finite rows [{len(points)}, D], got "
-            f"{tuple(made.shape)}",
+            f"reduce must turn {len(points)} codes into finite rows [{len(points)}, D], got {tuple(made.shape)}",
         )
     return made.double()
 

@@ -199,8 +199,7 @@ class TaskPeers(Rewiring):
         if not spacing > 0 and count > 1:
             raise TooFewError(
                 "centers",
-                "no node has two centers that differ, so there is nothing to measure distances by: give threshold=..., "
-                "groups=... or centers=2",
+                "no node has two different centers to measure by: give threshold=..., groups=... or centers=2",
             )
         ratio = distance / spacing
         first, second = torch.triu_indices(count, count, 1)
@@ -217,8 +216,8 @@ def _refuse_samples(tasks: Tasks, nodes: Tensor, centers: Tensor) -> None:
         if bool(equal.any()):
             raise ConflictError(
                 "encoder",
-                f"{tasks.names[node]} would tell all sites one of its training samples, since a cluster center is one: "
-                "give encoder=..., so that centers are of codes, or ask for fewer of them by centers=...",
+                f"a cluster center of {tasks.names[node]}, which all sites are told, is one of its training samples: "
+                "give encoder=..., or fewer centers=...",
             )
 
 

@@ -132,8 +132,7 @@ class ChannelAttention(Weigher):
             if given not in (theirs, usual):
                 raise ConflictError(
                     name,
-                    f"{name}={given!r} was given beside pretrained encoders, which have {name}={theirs!r}: leave it "
-                    "out, since they bring their own settings",
+                    f"{name}={given!r} was given, but the pretrained encoders have {name}={theirs!r}: leave it out",
                 )
             object.__setattr__(self, name, theirs)
 
@@ -169,8 +168,7 @@ class ChannelAttention(Weigher):
             if self.compares and "x_alone" not in data:
                 raise ConflictError(
                     "own",
-                    "the share of the own model is learned by comparing with models that nodes train alone: give "
-                    "local=FitWithReference(Fit(...)), or choose own='largest'",
+                    "own='gate' compares with models trained alone: give FitWithReference(Fit(...)), or own='largest'",
                 )
         data.mixer_step = 0
         return data

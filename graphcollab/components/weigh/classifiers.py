@@ -31,8 +31,8 @@ def check_head(data: Data, part: str) -> int:
     if not classes or layout[1:] not in ((), ((classes,),)):
         raise ContractError(
             f"part {part!r}",
-            f"classifiers are compared class by class, so the part {part!r} must be one linear layer (a weight [C, d] "
-            f"and perhaps a bias [C]), it has tensors of shapes {layout}: name the part that is the last layer",
+            f"classifiers need one linear layer, of shapes [C, d] and perhaps [C], the part {part!r} has {layout}: "
+            "name the last layer",
         )
     return width
 

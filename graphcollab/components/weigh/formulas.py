@@ -208,9 +208,8 @@ class SimilarityWeights(Formula):
         if f"edge_{self.by}" not in data:
             raise MissingError(
                 "by",
-                f"SimilarityWeights needs `edge_{self.by}` [E], and this graph has none: measure similarities by a "
-                "metric in PeerWeights (by='score'), draw peers by a method that says how likely each was (by='prior': "
-                "DAC), or weigh by SampleCounts()",
+                f"SimilarityWeights needs `edge_{self.by}` [E], got none: give PeerWeights a metric (by='score'), "
+                "draw peers by DAC (by='prior'), or weigh by SampleCounts()",
             )
         value: Tensor = data[f"edge_{self.by}"].masked_fill(loop, 0)
         if self.tau is None and self.reads_scores:

@@ -100,8 +100,8 @@ class GradientAlignment(Weigher):
             if getattr(self, name) is not None and getattr(self, of) not in where:
                 raise ConflictError(
                     name,
-                    f"{name}={getattr(self, name):g} means nothing with {of}={getattr(self, of)!r}: leave it out, or "
-                    f"use {of}={' or '.join(map(repr, where))}",
+                    f"{name}={getattr(self, name):g} means nothing with {of}={getattr(self, of)!r}: use "
+                    f"{of}={' or '.join(map(repr, where))}",
                 )
 
     def init(self, data: Data, env: Env) -> Data:

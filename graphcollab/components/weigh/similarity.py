@@ -238,9 +238,8 @@ class InverseLoss(Similarity):
             edge = int((loss < 0).nonzero()[0])
             raise RangeError(
                 "loss",
-                f"InverseLoss needs a loss that is never negative, got {float(loss[edge]):g} for the model of "
-                f"{tasks.names[int(sender[edge])]} on the samples of {tasks.names[int(receiver[edge])]}: use a "
-                "similarity of models, such as CosineWeights(), with this loss",
+                f"InverseLoss needs a loss of at least 0, got {float(loss[edge]):g} for the model of "
+                f"{tasks.names[int(sender[edge])]} at {tasks.names[int(receiver[edge])]}: use CosineWeights()",
             )
         if self.reduction == "sum":
             loss = loss * count
