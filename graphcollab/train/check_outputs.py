@@ -48,10 +48,8 @@ def check_outputs(tasks: Tasks, modules: Sequence[nn.Module], metric: Metric | N
             inputs, targets = pool.inputs[split.index[pair.cpu()]], labels[pair]
             outputs = _outputs(judged, inputs, "take", f" ({name})")
             if not isinstance(outputs, Tensor):
-                raise InvalidTypeError(
-                    "model",
-                    f"a model must return one tensor [B, ...], {kind} returns a {type(outputs).__name__}: pick the outputs",
-                )
+                returned = type(outputs).__name__
+                raise InvalidTypeError("model", f"expected a model that returns a tensor, {kind} returns a {returned}")
             context = Context(None, dict(module.named_parameters()))
             check_loss(objective, (outputs, targets), labels, context, kind, name, tasks.weighted)
             if metric is not None:

@@ -49,7 +49,7 @@ def take_over(
     if phase_start != data.phase_start:
         raise ConflictError(
             "phase",
-            "the run has come to another phase of its method since, so this site cannot come back: let all start afresh",
+            "the run has come to another phase since, so this site cannot come back: let all start afresh",
         )
     back = Data()
     for name, value in data.to_dict().items():
