@@ -21,10 +21,7 @@ FACTOR = 1e4  # maximum norm of a row relative to the receiver's own
 
 @dataclass
 class _Heard:
-    """Remote rows, [r, P], of ``nodes`` [r], ascending, that arrived along edges of all processes, [2, E].
-
-    A reference to the owned nodes' ``rows``, [k, P], keeps their memory from being reused by other rows.
-    """
+    """Remote rows, [r, P], of ``nodes`` [r], ascending, that arrived along edges of all processes, [2, E]."""
 
     rows: Tensor
     edge_index: Tensor

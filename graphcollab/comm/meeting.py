@@ -27,10 +27,7 @@ class ProcessLostError(LostError):
 
 
 def as_value(error: BaseException, message: str | None = None) -> dict[str, str]:
-    """Return an error as a value: module and name of its class, subject, and message (default: its own).
-
-    The class is the nearest base in this package or `PYTHON`, else RuntimeError; if it differs, the message names it.
-    """
+    """Return an error as a value: module and name of its class, subject, and message (default: its own)."""
     kind = next((kind for kind in type(error).__mro__ if _is_shared(kind)), RuntimeError)
     if message is None:
         message = str(error) if kind is type(error) else f"{type(error).__name__}: {error}"

@@ -48,11 +48,7 @@ class Transport:
     """
 
     def status(self, error: Exception | None = None) -> None:
-        """Announce that this process continues, or the error in it; raise the error of another process.
-
-        In a subclass every other verb starts with this message: wherever the others meet a failed process, all raise
-        the error of the first process that has one.
-        """
+        """Announce that this process continues, or the error in it; raise the error of another process."""
 
     is_main = True
 
@@ -85,10 +81,7 @@ class Transport:
         """Let all processes start from one state, whatever round each has played last, and whether it was evaluated."""
 
     def all_gather_object(self, value: Any) -> list[Any]:
-        """Return the values of all processes, plain values that JSON can hold, the main process's first.
-
-        Decisions that depend on a clock, a signal or a disk are made by the main process.
-        """
+        """Return the values of all processes, plain values that JSON can hold, the main process's first."""
         return [value]
 
     def where(self, node: int) -> str:

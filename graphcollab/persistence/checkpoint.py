@@ -110,11 +110,7 @@ def _unstacked(fields: Mapping[str, Any]) -> History:
 
 
 def newest(folder: str | Path) -> tuple[Path, Loaded] | None:
-    """Return the newest undamaged checkpoint of a run with its content, or None if there is no checkpoint.
-
-    Checkpoints are renamed into place when complete, so damage comes from a disk or a person; a damaged one is skipped
-    with a warning. A DamagedError is raised if all are damaged, a VersionError if one is of another version.
-    """
+    """Return the newest undamaged checkpoint with its content, or None; a DamagedError if all are damaged."""
     paths, found, problem = list_checkpoints(folder), None, None
     for path in reversed(paths):
         try:

@@ -27,10 +27,7 @@ UNFINISHED = re.compile(rf"\.{re.escape(FILE)}\.[0-9a-f]+{re.escape(PART)}")
 def write_folder(
     folder: str | Path, kind: str, version: int, content: Mapping[str, Any], tensors: Mapping[str, Tensor]
 ) -> Path:
-    """Write into a folder that is missing, empty, or already holds such a file, which is replaced; else ExistsError.
-
-    Concurrent readers find the old content or the new.
-    """
+    """Write into a folder that is missing, empty, or already holds such a file, which is replaced; else ExistsError."""
     folder = Path(folder)
     require_own(folder, _is_own)
     write_whole(folder / FILE, pack(kind, version, content, tensors))

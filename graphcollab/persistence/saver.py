@@ -34,12 +34,7 @@ SHARE = 0.1  # maximum share of a run's time for saving if the user does not set
 
 
 class Saver:
-    """Writes the checkpoints of a run, and keeps the last two, in a folder that the run has locked.
-
-    The two share no bytes, so damage affects only one of them. Processes need a shared disk: each writes its own nodes'
-    rows, and the main process everything else. Between sites each has its own folder. Without ``every``, saving takes
-    at most a tenth of the time.
-    """
+    """Writes the checkpoints of a run into a folder that it has locked, and keeps the last two, which share no byte."""
 
     def __init__(
         self, folder: str | Path, every: int | None = None, plane: Plane | None = None, fields: Sequence[Field] = LOOP

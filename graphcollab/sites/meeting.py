@@ -64,12 +64,7 @@ class Meeting:
 
 
 class Lives:
-    """Distinguishes the process that speaks for a site from earlier ones, whose messages may arrive late.
-
-    A process draws a *life*, its incarnation, greets with it, and sends it in every message. It speaks for its site
-    from its next message on: a process continues only after an answer to its greeting, so a late greeting changes
-    nothing.
-    """
+    """Distinguishes the process that speaks for a site from earlier ones, whose messages may arrive late."""
 
     def __init__(self, sites: Sequence[str]) -> None:
         self._greeted: dict[str, list[str]] = {site: [] for site in sites}

@@ -18,21 +18,13 @@ class Rounds:
         self._handed = 0  # the epoch in which rejoining sites received the state
 
     def commit(self) -> None:
-        """Agree that a round has been played.
-
-        A site that has taken part in an all-gather has received everything before it. If nothing was sent from site to
-        site since the last all-gather, the sites have therefore already agreed.
-        """
+        """Agree that a round has been played."""
         here = self.connection
         if here.unsure or here.wanted or here.resting:
             here.tell("that a round has been played", commit=True)
 
     def play(self, act: Act, snapshot: Snapshot, restore: Restore, again: bool = False) -> None:
-        """Play a round, or what follows one; replay it from the beginning if a site is lost in the middle.
-
-        ``act`` does not change the state before all sites have agreed that it is done. ``restore`` loads a ``snapshot``
-        if this site has missed rounds; these then count as played, unless ``again`` requests the current one.
-        """
+        """Play a round, or what follows one; replay it if a site is lost: ``act`` changes no state before all agree."""
         self.connection.replays = True
         try:
             while True:
@@ -51,11 +43,7 @@ class Rounds:
             self.connection.replays = False
 
     def begin(self, round_: int, evaluated: bool, forget: Act, snapshot: Snapshot, restore: Restore) -> None:
-        """Let sites whose checkpoints have fewer rounds than others catch up.
-
-        A job may end during the evaluation of the last round, after some sites have saved its result and before others
-        have. All sites then ``forget`` it and evaluate again, since they have to take the same steps.
-        """
+        """Let sites whose checkpoints have fewer rounds than others catch up."""
         here = self.connection
         self._begun = True
         if here.past.recalls:  # this site has begun before: the first round reports that it was left behind

@@ -39,12 +39,7 @@ class Presence(Participation):
 
 
 class Sites(Rounds, SharedTransport):
-    """One of several sites that play the same run. Each shows its own progress and keeps its own checkpoints.
-
-    Models travel from site to site along edges, and nowhere else; sums and public values pass through the coordinator.
-    If a site is lost, the round is replayed without it (`play`). Values of absent nodes are NaN, -1 or False here, so
-    that their use does not go unnoticed.
-    """
+    """One of several sites that play the same run. Each shows its own progress and keeps its own checkpoints."""
 
     is_main = True
     cross_silo = True

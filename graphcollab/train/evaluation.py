@@ -25,10 +25,7 @@ SENT = ("bytes_sent", "messages_sent")
 
 
 def remember_best(data: Data, history: History) -> Data:
-    """Keep the state after the best evaluation so far; ties are broken by the smallest validation loss.
-
-    An evaluation without a value (NaN) is neither better nor worse.
-    """
+    """Keep the state after the best evaluation so far; ties are broken by the smallest validation loss."""
     value = history.mean("val_metric")[-1] * (1 if history.higher_is_better else -1)
     loss = history.mean("val_loss")[-1] if "val_loss" in history.values else math.inf
     if math.isnan(value) or ("best" in data and (value, -loss) <= (data.best["value"], -data.best["loss"])):

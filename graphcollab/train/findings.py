@@ -45,12 +45,7 @@ ROUNDS = 5  # fewer rounds allow no conclusion; for equal weights, which is how 
 
 
 def report_divergence(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Warn, once, at a run's end, if losses are finite but far above those of uninformed models.
-
-    The references are the initial model and outputs of zero, on a node's own samples of the evaluated split and on
-    those of the median node. The warning is kept as a finding. Isolated nodes have already been named; each site warns
-    of its own nodes.
-    """
+    """Warn, once, at a run's end, if losses are finite but far above those of uninformed models."""
     split = next((split for split in ("test", "val") if f"{split}_loss" in history.values), None)
     if split is None or not len(history):
         return
@@ -96,12 +91,7 @@ def told_by_table(tasks: Tasks) -> list[str]:
 
 
 def report_collapse(method: Method | Phases, data: Data, env: Env, history: History) -> None:
-    """Warn, once, at a run's end, if its weights are concentrated on one model or do not distinguish models.
-
-    This is checked for the last exchange, or for the weights by which neighbors were dropped. The warning is kept as a
-    finding. Weights that are still as equal as at the start, after too few rounds to expect more, are a finding without
-    a warning.
-    """
+    """Warn, once, at a run's end, if its weights are concentrated on one model or do not distinguish models."""
     dropped = [one for one in history.findings if one.code == UNIFORM and one.numbers["round"] <= data.round]
     found, played = None, _played(method, data)
     if (spread := _spread(method, data, env)) is not None:

@@ -122,10 +122,7 @@ def require_same_run(about: Mapping[str, Any], plane: Plane) -> None:
 
 
 def require_same_start(start: Stacks, plane: Plane) -> None:
-    """Check that all sites start from the same models, up to the rounding of their processors (MismatchError).
-
-    Sites tell checksums of coarse sums, from which no site learns a model that it has not made itself.
-    """
+    """Check that all sites start from the same models, up to the rounding of their processors (MismatchError)."""
     if not plane.cross_silo:
         return
     own = [_coarsely(rows[:1]) for rows in start.tensors]

@@ -34,11 +34,7 @@ def hand_over(data: Data, history: History, fields: Collection[Field]) -> bytes:
 def take_over(
     content: bytes, data: Data, fields: Collection[Field], own: History | None = None
 ) -> tuple[Data, History]:
-    """Return the other sites' state together with what only this site knows: its models, and what it has learned.
-
-    Its values for edges that still exist are kept, others are NaN; its ``own`` history continues with the entries that
-    no other site has. A ValueError is raised if the content is damaged, or of another phase with different state.
-    """
+    """Return the other sites' state together with what only this site knows: its models, and what it has learned."""
     subject = "state of the run"
     code, tensors = unpack(content, KIND, VERSION, subject)
     with damage_of(subject):

@@ -42,11 +42,7 @@ from graphcollab.train.settings import RunSettings
 
 @dataclass(eq=False)
 class Session:
-    """A run between two rounds: `graphcollab.run` prepares one, and `play` plays the remaining rounds.
-
-    It plays, evaluates and decides when the run is over; callbacks and the saver do not change the results. A failed
-    evaluation is repeated on resuming. With patience the best state is in the ``Data``, so a resumed run ends alike.
-    """
+    """A run between two rounds: `graphcollab.run` prepares one, and `play` plays the remaining rounds."""
 
     settings: RunSettings
     modules: Sequence[nn.Module]
@@ -142,10 +138,7 @@ class Session:
             self._evaluate()
 
     def _decided(self, asked: bool, over: bool, due: bool) -> tuple[bool, bool, bool]:
-        """Return the decisions for all processes: whether an interrupt was requested, the run is over, and to save.
-
-        Between sites each decides by itself; all agree on when a run is over, unless a callback may end it.
-        """
+        """Return the decisions for all processes: whether an interrupt was requested, the run is over, and to save."""
         plane = self.env.plane
         if plane.cross_silo:
             looks = any(type(callback).should_stop is not Callback.should_stop for callback in self.env.observers)

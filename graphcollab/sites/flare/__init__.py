@@ -81,11 +81,7 @@ class Server:
 
 
 class Client:
-    """The part of a job at FLARE's client: it runs the site's own script, with ten heartbeats per ``deadline``.
-
-    Wherever sites have certificates (FLARE's simulator has none), messages from site to site are encrypted for the
-    receiving site, past the server that relays them, and no other messages are accepted from other sites.
-    """
+    """The part of a job at FLARE's client: it runs the site's own script, with ten heartbeats per ``deadline``."""
 
     def __init__(self, deadline: float = 60.0) -> None:
         self.deadline = deadline
