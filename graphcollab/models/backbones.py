@@ -34,17 +34,6 @@ def small_backbones(input_shape: Sequence[Count], width: Count = 16) -> dict[str
     with one group), so that no backbone has running statistics. Outputs keep their positions in the image instead of
     being averaged over them, without which networks of this size learn far more slowly.
 
-    ==============  ============  ============  ============  ==========  ===========  ===========
-    width 16        parameters of a backbone for              numbers it returns for
-    --------------  ----------------------------------------  ------------------------------------
-    name            1 x 8 x 8     1 x 28 x 28   3 x 32 x 32   1 x 8 x 8   1 x 28 x 28  3 x 32 x 32
-    ==============  ============  ============  ============  ==========  ===========  ===========
-    ``mlp``         24,832        116,992       409,856       128         128          128
-    ``cnn``         5,056         5,056         5,856         128         1,568        2,048
-    ``resnet``      9,520         9,520         9,808         128         1,568        2,048
-    ``shufflenet``  2,144         2,144         2,432         128         1,568        2,048
-    ==============  ============  ============  ============  ==========  ===========  ===========
-
     Args:
         input_shape: Shape of one image, (channels, height, width), of at least 4 x 4 pixels.
         width: w, the unit of layer sizes.

@@ -54,16 +54,9 @@ class MLP(nn.Sequential):
 class CNN(nn.Sequential):
     """Convolutions, each with ReLU and 2 x 2 max pooling, hidden layers with ReLU, and a linear classifier.
 
-    The defaults are listing 3, and the last row is listing 1, of *With a Little Help from My Friends: A Comparative
-    Study of Decentralized Deep Learning Strategies* (Hagander and Ihre-Thomason, Lund University, 2024):
-
-    =================================  =========  ======  =========  ==========  ==========
-    data                               channels   kernel  hidden     dropout     parameters
-    =================================  =========  ======  =========  ==========  ==========
-    Fashion-MNIST, 10 classes          (16, 32)   3       (64,)      none        56,714
-    Fashion-MNIST + MNIST, 20 classes  (16, 32)   3       (64,)      none        57,364
-    CIFAR-10                           (6, 16)    5       (120, 84)  (0.1, 0.5)  62,006
-    =================================  =========  ======  =========  ==========  ==========
+    The defaults are listing 3 of *With a Little Help from My Friends: A Comparative Study of Decentralized Deep
+    Learning Strategies* (Hagander and Ihre-Thomason, Lund University, 2024). Its listing 1, for CIFAR-10, has channels
+    (6, 16), kernel 5, hidden layers (120, 84) and dropout (0.1, 0.5). docs/models.md counts the parameters.
 
     Args:
         input_shape: (channels, height, width) of the images.
@@ -127,15 +120,8 @@ def fedavg_cnn(input_shape: Sequence[Count], num_classes: Count, padding: Paddin
 
     `Communication-Efficient Learning of Deep Networks from Decentralized Data <https://arxiv.org/abs/1602.05629>`_
     (McMahan et al., 2017). Two 5 x 5 convolutions with 32 and 64 channels and a hidden layer of 512. Two variants are
-    in use, which differ in the padding of the convolutions:
-
-    ======================  ==========  ==================  ==========
-    data                    padding     512-layer reads     parameters
-    ======================  ==========  ==================  ==========
-    28 x 28 gray, 10 cl.    ``same``    64 x 7 x 7 = 3136   1,663,370 (the paper's number)
-    32 x 32 RGB, 10 cl.     ``valid``   64 x 5 x 5 = 1600   878,538
-    32 x 32 RGB, 100 cl.    ``valid``   64 x 5 x 5 = 1600   924,708
-    ======================  ==========  ==================  ==========
+    in use, which differ in the padding of the convolutions: ``same`` gives the paper's 1,663,370 parameters for 28 x 28
+    gray images, ``valid`` is usual for CIFAR (docs/models.md).
 
     Args:
         input_shape: (channels, height, width) of the images.
@@ -187,15 +173,6 @@ class ResNet9(nn.Sequential):
     maximum of every channel    8 w                 –
     linear classifier           classes             –
     ==========================  ==================  ==================
-
-    ======================  ==========  ==========
-    data                    width       parameters
-    ======================  ==========  ==========
-    32 x 32 RGB, 100 cl.    64          6,619,300 (CoBo states 6.62 M)
-    32 x 32 RGB, 10 cl.     64          6,573,130
-    28 x 28 gray, 10 cl.    64          6,571,978
-    28 x 28 gray, 10 cl.    8           103,810
-    ======================  ==========  ==========
 
     If the last layer's images are 4 x 4, the maximum of every channel equals the usual 4 x 4 pooling; other sizes are
     supported as well. Deviation from the usual form: normalization is over groups of channels by default, because batch
