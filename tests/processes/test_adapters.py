@@ -16,7 +16,7 @@ from tests.processes.adapters import play
 from tests.processes.test_equal import close
 from tests.train.forged import manifest_of
 
-FILES = ["adapter_config.json", "adapter_model.safetensors", "about.safetensors"]
+FILES = ["about.safetensors", "adapter_config.json", "adapter_model.safetensors"]
 
 
 @pytest.mark.slow  # each process loads transformers
