@@ -43,5 +43,5 @@ def test_every_process_has_all_folders_after_the_call(tmp_path):
         assert manifest_of(together / place.name)["content"]["node"] == name
     refused = [(tmp_path / f"{rank}.error").read_text() for rank in range(2)]
     assert all("holds something else ('notes.txt')" in error for error in refused), refused
-    written = {(place / FILES[1]).read_bytes() for place in together.iterdir() if place.is_dir()}
+    written = {(place / FILES[2]).read_bytes() for place in together.iterdir() if place.is_dir()}
     assert len(written) == len(expected) == 4  # models of their own
