@@ -38,19 +38,21 @@ def refuse_misfit(metric: str, loss: Any, targets: Tensor, has: str = "") -> Non
     if isinstance(loss, str) and losses and loss not in losses:
         with_it = few([setting(loss=one) for one in losses], " or ")
         raise ConflictError("metric", f"{named} goes with {with_it}, got {by}: use {_fitting(loss)}, or another loss")
-    odd = targets[(targets != 0) & (targets != 1)]
-    if losses and METRICS[metric].of_classes and targets.is_floating_point() and len(odd):
-        raise ConflictError(
-            "loss" if predicted_by(loss) == "classes" else "metric",
-            f"targets are amounts, such as {odd[0].item():g}, and {by} and {named} are of classes: use "
-            f"{setting(loss='mse')}, and {_fitting('mse', but='auc')}",
-        )
-    known = targets[targets != getattr(loss, "ignore_index", -100)]
-    if metric == "auc" and known.numel() and int(known.max()) > 1:
-        has = has or f"targets go to {int(known.max())}"
-        raise ConflictError(
-            "metric", f"{named} is of two classes, and {has}: use {_fitting('cross_entropy', but='auc')}"
-        )
+    if losses and METRICS[metric].of_classes and targets.is_floating_point():
+        odd = targets[(targets != 0) & (targets != 1)]
+        if len(odd):
+            raise ConflictError(
+                "loss" if predicted_by(loss) == "classes" else "metric",
+                f"targets are amounts, such as {odd[0].item():g}, and {by} and {named} are of classes: use "
+                f"{setting(loss='mse')}, and {_fitting('mse', but='auc')}",
+            )
+    if metric == "auc":
+        known = targets[targets != getattr(loss, "ignore_index", -100)]
+        if known.numel() and int(known.max()) > 1:
+            has = has or f"targets go to {int(known.max())}"
+            raise ConflictError(
+                "metric", f"{named} is of two classes, and {has}: use {_fitting('cross_entropy', but='auc')}"
+            )
 
 
 def _fitting(loss: str, but: str = "") -> str:

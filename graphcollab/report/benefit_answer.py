@@ -132,13 +132,15 @@ def _headline(benefit: Benefit, several: bool) -> Finding:
     }
     said = [text for text, some in cases.items() if some]
     if all(gain.verdict == "not defined" for gain in benefit.overall):
-        other = "; log_loss is defined everywhere" * (benefit.metric == "auc")
-        said = [f"{benefit.metric} is not defined, so this says nothing{other}."]
+        other = "; log loss is defined everywhere" * (benefit.metric == "auc")
+        said = [f"{metric_name(benefit.metric)} is not defined, so this says nothing{other}."]
     elif not (by["gains"] or groups or sites["gains"]):
         quick = f" This was a quick run, with {benefit.quick}." * bool(benefit.quick)
         said = [f"No evidence that collaborating helps.{quick}", *said]
     numbers = {**by, "groups": groups, "sites": sites}
-    return Finding("evidence", benefit.metric, f"In {benefit.metric}: " * several + " ".join(said), numbers)
+    return Finding(
+        "evidence", benefit.metric, f"In {metric_name(benefit.metric)}: " * several + " ".join(said), numbers
+    )
 
 
 def _means(benefit: Benefit) -> Iterator[Finding]:

@@ -120,7 +120,9 @@ def _no_better(comparison: Comparison, ranked: list[str]) -> tuple[list[str], st
 def _best_mean(comparison: Comparison, name: str) -> Finding:
     (scale, _, unit), digits = shown_in(comparison.share, 2), _digits(comparison)
     mean = mean_cell([scale * v for v in comparison.values(name)], digits).text
-    return Finding("best-mean", name, f"{name} has the best mean over sites, test {comparison.metric}{unit} {mean}.")
+    return Finding(
+        "best-mean", name, f"{name} has the best mean over sites, test {metric_name(comparison.metric)}{unit} {mean}."
+    )
 
 
 def _digits(comparison: Comparison) -> int:

@@ -148,7 +148,7 @@ def test_pyplot_is_left_alone() -> None:
         (
             (EDGES, WEIGHTS[:2]),
             {},
-            ("shape", "edge_index", "7", "4"),
+            ("shape", "edge_weight", "7", "4"),
         ),
         ((EDGES + 1, WEIGHTS), {}, ("range", "edge_index", "7")),
         ((EDGES, WEIGHTS / 0), {}, ("not-finite", "edge_weight", "7")),
