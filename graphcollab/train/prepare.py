@@ -73,11 +73,11 @@ def meet_others(settings: RunSettings) -> tuple[RunSettings, Plane]:
 def prepare(settings: RunSettings, plane: Plane, held: ExitStack) -> Session:
     """Return a run that is ready to be played; resources that it has to hold, such as its folder, are in ``held``."""
     _require_alike(settings, plane)
-    if settings.checkpoint is not None and plane.is_main:
-        held.enter_context(hold_folder(settings.checkpoint.folder, wait=ENDING if plane.cross_silo else 0.0))
     if not plane.is_main:
         held.enter_context(own_filter("ignore"))  # only the main process warns
     start = _begin(settings, plane)
+    if settings.checkpoint is not None and plane.is_main:
+        held.enter_context(hold_folder(settings.checkpoint.folder, wait=ENDING if plane.cross_silo else 0.0))
     if settings.participation is not None:
         named = settings.participation.by_id(start.tasks.names, start.tasks.ids)
         settings = replace(settings, participation=named)
