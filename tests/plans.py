@@ -54,7 +54,7 @@ def _key(args: Sequence[Any]) -> bytes:
     return hashlib.sha256(written.getbuffer()).digest()
 
 
-def once(function: Callable[..., Any]) -> Callable[..., Any]:
+def computed_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls another one once for equal arguments, and then remembers what it returned."""
     known: dict[bytes, Any] = {}
 

@@ -24,7 +24,7 @@ from graphcollab.engine.stack import ParamSpec
 from graphcollab.testing import Scene
 from graphcollab.testing.claims import NotApplicable
 from tests import forked  # noqa: F401, which says what is loaded in the process to fork from
-from tests.plans import once
+from tests.plans import computed_once
 
 # Times on a shared machine say nothing about the code; in CI, every run tries the same examples.
 settings.register_profile("local", deadline=None)
@@ -51,7 +51,7 @@ def plans_made_once() -> Iterator[None]:
     """Engines remember what they have tried; ``make_plan`` itself does not."""
     with pytest.MonkeyPatch.context() as patch:
         for name in ("make_plan", "check_plan"):
-            patch.setattr(engine, name, once(getattr(engine, name)))
+            patch.setattr(engine, name, computed_once(getattr(engine, name)))
         yield
 
 

@@ -28,7 +28,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def call(capsys):
+def run_command(capsys):
     """Call the command with words; return the exit code, what it printed, and what it said of errors."""
 
     def run(*words: str) -> tuple[object, str, str]:
@@ -46,28 +46,30 @@ def table(columns: str, row) -> None:
     Path("t.csv").write_text("\n".join([f"site,{columns}", *rows]) + "\n")
 
 
-def test_where_all_step_sizes_diverge_the_target_is_to_be_standardized_first(call):
+def test_where_all_step_sizes_diverge_the_target_is_to_be_standardized_first(run_command):
     table("age,price", lambda draw, k: (draw.randint(30, 90), 1e5 * (1 + draw.random())))
     line = ("benefit", "t.csv", "--target", "price", "--methods", "none", "--repeats", "3", "--rounds", "5")
-    code, _, said = call(*line, "--hidden", "64", "--no-standardize-target")  # a linear model stands such targets
+    code, _, said = run_command(
+        *line, "--hidden", "64", "--no-standardize-target"
+    )  # a linear model stands such targets
     assert code == 1
     assert said.index("--standardize-target") < said.index("smaller step size")
     assert "0.01, 0.03, 0.1; smaller ones are given by --lrs" in said
     assert "on-nonfinite" not in said
     assert "on_nonfinite" not in said
     tasks = partial(Tasks.from_frame, "t.csv", "site", "price")
-    assert call(*line)[0] == 0
+    assert run_command(*line)[0] == 0
     with pytest.raises(ArithmeticError, match="standardize_target=True; or use a smaller step size") as error:
         benefit(lambda seed: tasks(seed=seed), build_model("mlp", (1,), 1), methods={}, repeats=3, rounds=5)
     assert "--" not in str(error.value)
 
 
-def test_columns_with_spaces_can_be_pasted(call):
+def test_columns_with_spaces_can_be_pasted(run_command):
     table("Unnamed: 0,a,y", lambda draw, k: (k, draw.gauss(0, 1), draw.choice("uv")))
     line = ("benefit", "t.csv", "--target", "y", *QUICK)
     advice = "--leave-out 'Unnamed: 0'"
-    assert advice in call(*line)[2]
-    assert call(*line, *shlex.split(advice))[::2] == (0, "")
+    assert advice in run_command(*line)[2]
+    assert run_command(*line, *shlex.split(advice))[::2] == (0, "")
     with pytest.warns(GraphcollabWarning, match=r"leave_out=\['Unnamed: 0'\]"):
         Tasks.from_frame("t.csv", target="y")
 
@@ -96,22 +98,22 @@ def test_settings_are_written_for_who_reads_them():
         ("patient,a,y", lambda draw, k: (f"p{k // 4}", k % 9, draw.choice("uv")), [], 0, ""),
     ],
 )
-def test_the_command_speaks_of_its_options(call, columns, row, more, code, advice):
+def test_the_command_speaks_of_its_options(run_command, columns, row, more, code, advice):
     table(columns, row)
-    ended, _, said = call("benefit", "t.csv", "--target", "y", *QUICK, *more)
+    ended, _, said = run_command("benefit", "t.csv", "--target", "y", *QUICK, *more)
     assert ended == code
     assert advice in said
     assert not any(f"{name}=" in said for name in ("loss", "metric", "leave_out", "categorical", "group", "node"))
     assert "from_frame" not in said
 
 
-def test_one_warning_comes_once(call):
+def test_one_warning_comes_once(run_command):
     table("a,y", lambda draw, k: (k % 40, "uv"[k % 40 // 4 % 2]))
-    said = call("benefit", "t.csv", "--target", "y", *QUICK)[2]
+    said = run_command("benefit", "t.csv", "--target", "y", *QUICK)[2]
     assert said.count("have the inputs and the target of another one") == 1
 
 
-def test_where_constants_are_best_there_may_be_nothing_to_learn(call, monkeypatch):
+def test_where_constants_are_best_there_may_be_nothing_to_learn(run_command, monkeypatch):
     table("a,b,y", lambda draw, k: (draw.gauss(0, 1), draw.gauss(0, 1), draw.gauss(0, 1)))
     playing = sys.modules["graphcollab.analysis.benefit"]
     monkeypatch.setattr(playing, "REPEATS", 3)
@@ -121,26 +123,26 @@ def test_where_constants_are_best_there_may_be_nothing_to_learn(call, monkeypatc
         "no_better",
         lambda *_: dict.fromkeys(("alone", "together"), 1.0),
     )
-    text = call("benefit", "t.csv", "--target", "y", *QUICK)[1]
+    text = run_command("benefit", "t.csv", "--target", "y", *QUICK)[1]
     assert "There may be nothing to learn from these columns; or train for longer, --rounds, or by" in text
 
 
-def test_methods_are_shown_without_markup(call):
-    shown = call("show", "fedavg")[1].partition("Settings, as in")[0]
+def test_methods_are_shown_without_markup(run_command):
+    shown = run_command("show", "fedavg")[1].partition("Settings, as in")[0]
     assert r"x \leftarrow \sum_{k \in S} \frac{n_k}{\sum_{l \in S} n_l} x_k" in shown
     assert "(McMahan et al., AISTATS 2017) (https://arxiv.org/abs/1602.05629)" in shown
     for markup in (".. math", ":math:", "``", ">`_"):
         assert markup not in shown
 
 
-def test_a_site_of_one_class_neither_gains_nor_loses(call):
+def test_a_site_of_one_class_neither_gains_nor_loses(run_command):
     """Finding 1: twelve sites of one law, of which the first has, by chance, no rows of the rarer class."""
     draw = random.Random(5)
     rows = [[f"s{k // 20:02d}", draw.gauss(0, 1), "yes" if draw.random() < 0.12 else "no"] for k in range(240)]
     rows = [[site, a, "no" if site == "s00" else y] for site, a, y in rows]
     Path("same.csv").write_text("\n".join(["site,a,y", *(",".join(map(str, row)) for row in rows)]) + "\n")
     line = ("benefit", "same.csv", "--target", "y", "--metric", "log_loss", "--limit", "2", "--lrs", "0.1")
-    text = call(*line, *QUICK)[1]
+    text = run_command(*line, *QUICK)[1]
     row = next(one for one in text.splitlines() if one.startswith("s00 "))
     assert "*" not in row
     assert "No star at sites with fewer than 5 samples beside their most frequent class (one class only: s00" in text
@@ -154,26 +156,26 @@ def test_a_site_of_one_class_neither_gains_nor_loses(call):
         ("a,y", lambda draw, k: (draw.gauss(0, 1), (0, 1, 0, 1, -9)[k % 5]), "-9 in 12 rows"),
     ],
 )
-def test_leaks_and_codes_are_warned_of(call, columns, row, warned):
+def test_leaks_and_codes_are_warned_of(run_command, columns, row, warned):
     """Findings 5 and 4: a column that a threshold sorts by the target, and a code among classes."""
     table(columns, row)
-    assert warned in call("benefit", "t.csv", "--target", "y", *QUICK)[2]
+    assert warned in run_command("benefit", "t.csv", "--target", "y", *QUICK)[2]
 
 
-def test_the_help_says_which_metric_is_the_default(call):
+def test_the_help_says_which_metric_is_the_default(run_command):
     for command in ("benefit", "compare"):
         assert "Default: accuracy, mae, poisson_deviance or concordance." in " ".join(
-            call(command, "--help")[1].replace("│", " ").split()
+            run_command(command, "--help")[1].replace("│", " ").split()
         )
 
 
 @pytest.mark.slow
-def test_a_page_says_who_asked_what_of_which_file(call):
+def test_a_page_says_who_asked_what_of_which_file(run_command):
     """Findings 12 and 15, and the page's own."""
     table("a,b,y", lambda draw, k: (draw.gauss(0, 1), k % 7, "uv"[k // 4 % 2]))
-    assert call("benefit", "t.csv", "--target", "y", *QUICK, "--out", "one")[0] == 0
+    assert run_command("benefit", "t.csv", "--target", "y", *QUICK, "--out", "one")[0] == 0
     line = ("compare", "t.csv", "--target", "y", "--methods", "local", "fedavg", "--rounds", "2", "--seeds", "3")
-    code, text, _ = call(*line, "--hidden", "none", "--baseline", "sklearn", "--out", "two")
+    code, text, _ = run_command(*line, "--hidden", "none", "--baseline", "sklearn", "--out", "two")
     assert code == 0
     pages = [html.unescape(Path(name, "report.html").read_text(encoding="utf-8")) for name in ("one", "two")]
     for page in pages:
@@ -191,7 +193,7 @@ def test_a_page_says_who_asked_what_of_which_file(call):
 
 @pytest.mark.slow  # three seconds
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # of scikit-learn
-def test_saved_models_are_not_overtrained(call):
+def test_saved_models_are_not_overtrained(run_command):
     """Ten sites of 40 rows of one logistic law: beside logistic regressions of each site's rows, on 4,000 new ones."""
     draw = np.random.default_rng(0)
     x = draw.normal(size=(4400, 3)).round(3)
@@ -202,8 +204,8 @@ def test_saved_models_are_not_overtrained(call):
     for name, part in (("old", lines[:400]), ("new", lines[400:])):
         Path(f"{name}.csv").write_text("\n".join(["site,a,b,c,y", *part]) + "\n")
     line = ("compare", "old.csv", "--target", "y", "--methods", "local", "--metric", "log_loss", "--seeds", "1")
-    assert call(*line, "--out", "d", "--save")[0] == 0
-    told = [one.split(",") for one in call("predict", "d", "new.csv", "--proba")[1].splitlines()[1:]]
+    assert run_command(*line, "--out", "d", "--save")[0] == 0
+    told = [one.split(",") for one in run_command("predict", "d", "new.csv", "--proba")[1].splitlines()[1:]]
     ours = log_loss(y[400:], np.array([float(one[-1]) for one in told]))
     site, truth = np.arange(4400) % 10, y[400:]
     theirs = np.empty(4000)

@@ -57,7 +57,7 @@ def nodes(**fields):
     return Tasks.from_samples([(X, Y)] * 3, names=names, **fields)
 
 
-def go(method=None, tasks=None, model=lambda: MLP(4, (6,), 3), graph=None, **settings):
+def run_with(method=None, tasks=None, model=lambda: MLP(4, (6,), 3), graph=None, **settings):
     method = meta_l2c() if method is None else method
     return run(method, tasks or nodes(), model, graph, **{"rounds": 2, "callbacks": [NoRound()], **settings})
 
@@ -163,22 +163,22 @@ BAD = {
     ),
     "double ids": (lambda: nodes(node_id=torch.tensor([1, 2, 1])), ("duplicate", "node_id")),
     # data against method and model
-    "no validation data": (lambda: go(l2c(), one_validation_sample_too_few()), ("empty", "split 'val'", "'bob'")),
+    "no validation data": (lambda: run_with(l2c(), one_validation_sample_too_few()), ("empty", "split 'val'", "'bob'")),
     "no validation data for early stopping": (
-        lambda: go(local(), one_validation_sample_too_few(), patience=2),
+        lambda: run_with(local(), one_validation_sample_too_few(), patience=2),
         ("empty", "split 'val'", "'bob'"),
     ),
     "label too large": (
-        lambda: go(tasks=with_labels("train", 3)),
+        lambda: run_with(tasks=with_labels("train", 3)),
         ("range", "targets", "'train'", "3", "2"),
     ),
-    "label too large in tests": (lambda: go(tasks=with_labels("test", 7)), ("range", "targets", "'test'", "7")),
+    "label too large in tests": (lambda: run_with(tasks=with_labels("test", 7)), ("range", "targets", "'test'", "7")),
     "negative label": (
-        lambda: go(tasks=with_labels("train", -1)),
+        lambda: run_with(tasks=with_labels("train", -1)),
         ("range", "targets", "'train'", "2"),
     ),
     "labels from 1": (
-        lambda: go(tasks=Tasks.from_samples([(X, Y + 1)] * 3)),
+        lambda: run_with(tasks=Tasks.from_samples([(X, Y + 1)] * 3)),
         ("range", "targets", "3", "2"),
     ),
     "real labels": (
@@ -186,11 +186,11 @@ BAD = {
         ("conflict", "loss", "'cross_entropy'", "'accuracy'", "'mse'"),
     ),
     "labels of real type": (
-        lambda: go(tasks=Tasks.from_samples([(X, (X[:, 0] > 0).float())])),
+        lambda: run_with(tasks=Tasks.from_samples([(X, (X[:, 0] > 0).float())])),
         ("shape", "targets", "'mse'"),
     ),
     "a column of labels": (
-        lambda: go(tasks=Tasks.from_samples([(X, Y[:, None])])),
+        lambda: run_with(tasks=Tasks.from_samples([(X, Y[:, None])])),
         ("shape", "targets", "10"),
     ),
     "a metric of classes with a loss of amounts": (
@@ -220,11 +220,11 @@ BAD = {
         ("conflict", "metric", "'r2'", "'cross_entropy'"),
     ),
     "one output for classes": (
-        lambda: go(model=lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))),
+        lambda: run_with(model=lambda: nn.Sequential(nn.Linear(4, 1), nn.Flatten(0))),
         ("shape", "outputs", "2", "'bce'"),
     ),
     "outputs of regression": (
-        lambda: go(tasks=Tasks.from_samples([(X, X[:, 0])], loss="mse", metric="mse")),
+        lambda: run_with(tasks=Tasks.from_samples([(X, X[:, 0])], loss="mse", metric="mse")),
         ("shape", "outputs", "3", "'train'"),
     ),
     "metric of binary tasks": (
@@ -232,18 +232,18 @@ BAD = {
         ("conflict", "metric", "'auc'", "2"),
     ),
     "label outside a user's loss": (
-        lambda: go(tasks=with_labels("test", 7, loss=F.cross_entropy)),
+        lambda: run_with(tasks=with_labels("test", 7, loss=F.cross_entropy)),
         ("contract", "loss", "'test'", "7", "2"),
     ),
     "label outside a sum": (
-        lambda: go(tasks=with_labels("train", 3, loss=CROSS_ENTROPY + Loss(lambda o, t: o.square().mean()))),
+        lambda: run_with(tasks=with_labels("train", 3, loss=CROSS_ENTROPY + Loss(lambda o, t: o.square().mean()))),
         ("range", "targets", "'train'", "3", "2"),
     ),
     "label of binary tasks": (
-        lambda: go(tasks=nodes(loss="bce"), model=lambda: nn.Linear(4, 1)),
+        lambda: run_with(tasks=nodes(loss="bce"), model=lambda: nn.Linear(4, 1)),
         ("value", "targets", "'train'", "2"),
     ),
-    "no parameters": (lambda: go(model=nn.Identity()), ("empty", "model")),
+    "no parameters": (lambda: run_with(model=nn.Identity()), ("empty", "model")),
     # names, with the nearest known one
     "method": (lambda: get_method("l3c"), ("unknown", "method", "'l3c'", "'l2c'")),
     "dataset": (lambda: load_dataset("digit"), ("unknown", "dataset", "'digit'", "'digits'")),
@@ -252,17 +252,20 @@ BAD = {
         lambda: nodes(metric=lambda outputs, targets: 0.0),
         ("contract", "metric"),
     ),
-    "metric": (lambda: go(tasks=nodes(metric="acuracy")), ("value", "metric", "'accuracy'", "'acuracy'")),
-    "loss": (lambda: go(tasks=nodes(loss="crossentropy")), ("value", "loss", "'cross_entropy'", "'crossentropy'")),
-    "backend": (lambda: go(compute=Compute(backend="vamp")), ("value", "backend", "'shared'", "'vamp'")),
+    "metric": (lambda: run_with(tasks=nodes(metric="acuracy")), ("value", "metric", "'accuracy'", "'acuracy'")),
+    "loss": (
+        lambda: run_with(tasks=nodes(loss="crossentropy")),
+        ("value", "loss", "'cross_entropy'", "'crossentropy'"),
+    ),
+    "backend": (lambda: run_with(compute=Compute(backend="vamp")), ("value", "backend", "'shared'", "'vamp'")),
     "variant": (lambda: l2c(variant="paper"), ("value", "variant", "'consistent'", "'neighbors'", "'algorithm'")),
     "scale": (lambda: meta_l2c(scale="average"), ("value", "scale", "'sum'", "'mean'", "'average'")),
     "weights": (lambda: dpsgd(weights="metro"), ("value", "weights", "'metropolis'", "'uniform'", "'metro'")),
     # edges
-    "sender": (lambda: go(graph=edges((0, 1), (3, 0))), ("range", "edge_index", "3")),
-    "receiver": (lambda: go(graph=edges((0, -1))), ("range", "edge_index")),
-    "double edge": (lambda: go(graph=edges((0, 1), (0, 1))), ("duplicate", "edge_index", "2")),
-    "one way": (lambda: go(dpsgd(), graph=edges((0, 1))), ("disconnected", "graph")),
+    "sender": (lambda: run_with(graph=edges((0, 1), (3, 0))), ("range", "edge_index", "3")),
+    "receiver": (lambda: run_with(graph=edges((0, -1))), ("range", "edge_index")),
+    "double edge": (lambda: run_with(graph=edges((0, 1), (0, 1))), ("duplicate", "edge_index", "2")),
+    "one way": (lambda: run_with(dpsgd(), graph=edges((0, 1))), ("disconnected", "graph")),
     # numbers
     "negative lr": (lambda: meta_l2c(lr=-0.1), ("value", "lr", "0.1")),
     "negative mixer lr": (lambda: l2c(mixer_lr=-1.0), ("value", "mixer_lr", "1.0")),
@@ -318,30 +321,30 @@ BAD = {
         ("mismatch", "part", "'head'", "'all'"),
     ),
     "drop fraction": (lambda: l2c(drop_fraction=1.5), ("value", "drop_fraction", "1.5")),
-    "rounds": (lambda: go(rounds=0), ("value", "rounds")),
-    "half rounds": (lambda: go(rounds=1.5), ("value", "rounds", "1.5")),
-    "evaluate_every": (lambda: go(evaluate_every=0), ("value", "evaluate_every")),
-    "every": (lambda: go(checkpoint=Checkpoint("here", every=-1)), ("value", "every")),
-    "patience": (lambda: go(patience=0), ("value", "patience")),
-    "chunk": (lambda: go(compute=Compute(chunk=0)), ("value", "chunk")),
-    "on_nonfinite": (lambda: go(on_nonfinite="skip"), ("value", "on_nonfinite", "'stop'", "'isolate'")),
+    "rounds": (lambda: run_with(rounds=0), ("value", "rounds")),
+    "half rounds": (lambda: run_with(rounds=1.5), ("value", "rounds", "1.5")),
+    "evaluate_every": (lambda: run_with(evaluate_every=0), ("value", "evaluate_every")),
+    "every": (lambda: run_with(checkpoint=Checkpoint("here", every=-1)), ("value", "every")),
+    "patience": (lambda: run_with(patience=0), ("value", "patience")),
+    "chunk": (lambda: run_with(compute=Compute(chunk=0)), ("value", "chunk")),
+    "on_nonfinite": (lambda: run_with(on_nonfinite="skip"), ("value", "on_nonfinite", "'stop'", "'isolate'")),
     "optimizer": (lambda: as_row_optimizer(torch.optim.LBFGS), ("value", "optimizer", "LBFGS")),
     "frozen": (lambda: meta_l2c(frozen=True), ("missing", "pretrained")),
     "inputs of another shape": (
-        lambda: go(model=lambda: nn.Linear(9, 3)),
+        lambda: run_with(model=lambda: nn.Linear(9, 3)),
         ("contract", "model", "4", "9"),
     ),
     "test inputs of another shape": (
-        lambda: go(tasks=Tasks.from_samples([(X, Y)] * 3, test=[(X[:, :2], Y)] * 3)),
+        lambda: run_with(tasks=Tasks.from_samples([(X, Y)] * 3, test=[(X[:, :2], Y)] * 3)),
         ("contract", "model", "4"),
     ),
     "a counter in whole numbers": (
-        lambda: go(model=Counting),
+        lambda: run_with(model=Counting),
         ("contract", "model", "'count'"),
     ),
-    "device": (lambda: go(compute="gpu"), ("unsupported", "device", "'gpu'", "'cpu'")),
-    "device number": (lambda: go(compute="cuda:77"), ("unsupported", "device", "'cuda:77'")),
-    "device without values": (lambda: go(compute="meta"), ("unsupported", "device", "'meta'")),
+    "device": (lambda: run_with(compute="gpu"), ("unsupported", "device", "'gpu'", "'cpu'")),
+    "device number": (lambda: run_with(compute="cuda:77"), ("unsupported", "device", "'cuda:77'")),
+    "device without values": (lambda: run_with(compute="meta"), ("unsupported", "device", "'meta'")),
 }
 
 
@@ -354,20 +357,20 @@ def test_value_errors(case):
 
 WRONG_TYPES = {
     "method not called": (
-        lambda: go(meta_l2c),
+        lambda: run_with(meta_l2c),
         ("value", "method", "meta_l2c()"),
     ),
-    "method by name": (lambda: go("l2c"), ("value", "method", "'l2c'")),
+    "method by name": (lambda: run_with("l2c"), ("value", "method", "'l2c'")),
     "a class as loss": (
         lambda: nodes(loss=nn.CrossEntropyLoss),
         ("value", "loss"),
     ),
     "a class as model": (
-        lambda: go(model=nn.Linear),
+        lambda: run_with(model=nn.Linear),
         ("value", "model"),
     ),
     "a function of two as model": (
-        lambda: go(model=lambda a, b: MLP(4, (6,), 3)),
+        lambda: run_with(model=lambda a, b: MLP(4, (6,), 3)),
         ("value", "model"),
     ),
     "methods that are made": (
@@ -395,22 +398,22 @@ WRONG_TYPES = {
         ("value", "tasks"),
     ),
     "tasks": (
-        lambda: go(tasks=[(X, Y)]),
+        lambda: run_with(tasks=[(X, Y)]),
         ("value", "tasks"),
     ),
     "model by name": (
-        lambda: go(model="mlp"),
+        lambda: run_with(model="mlp"),
         ("value", "model", "'mlp'"),
     ),
     "loss of several numbers": (
-        lambda: go(tasks=nodes(loss=lambda o, t: F.cross_entropy(o, t, reduction="none"))),
+        lambda: run_with(tasks=nodes(loss=lambda o, t: F.cross_entropy(o, t, reduction="none"))),
         ("type", "loss", "2"),
     ),
     "metric of several numbers": (
-        lambda: go(tasks=nodes(metric=Metric.per_node("hits", True, lambda o, t: (o.argmax(1) == t).tolist()))),
+        lambda: run_with(tasks=nodes(metric=Metric.per_node("hits", True, lambda o, t: (o.argmax(1) == t).tolist()))),
         ("type", "metric 'hits'"),
     ),
-    "metric that is none": (lambda: go(tasks=nodes(metric=3)), ("value", "metric", "'accuracy'", "3")),
+    "metric that is none": (lambda: run_with(tasks=nodes(metric=3)), ("value", "metric", "'accuracy'", "3")),
 }
 
 
@@ -423,35 +426,35 @@ def test_type_errors(case):
 
 def test_unknown_part():
     with raises("unknown", "part 'heads'", "'backbone'", "'head'", kind=KeyError):
-        go(meta_l2c(part="heads"))
+        run_with(meta_l2c(part="heads"))
 
 
 def test_two_architectures_share_only_what_has_one_shape():
     models = [lambda: MLP(4, (6,), 3), lambda: MLP(4, (7, 6), 3)]
     with raises("mismatch", "part 'all'", "'head'"):
-        go(model=models, architecture=[0, 1, 0])
+        run_with(model=models, architecture=[0, 1, 0])
     with raises("value", "architecture", "0", "1", "3"):
-        go(l2c(part="head"), model=models, architecture=[0, 1])
+        run_with(l2c(part="head"), model=models, architecture=[0, 1])
 
 
 def test_mixer_of_other_filters_names_the_layer(tmp_path):
     with raises("shape", "layer 'backbone.1'", "5", "6"):
-        go(meta_l2c(pretrained=other_mixer(tmp_path)))
+        run_with(meta_l2c(pretrained=other_mixer(tmp_path)))
     mixer = MixingEncoder.create(ParamSpec.from_module(nn.Sequential(nn.Linear(4, 3))))
     with raises("unknown", "layer 'backbone.1'", "'0'"):
-        go(meta_l2c(pretrained=mixer))
+        run_with(meta_l2c(pretrained=mixer))
 
 
 def test_mixer_files(tmp_path):
     with raises("damaged", f"file {tmp_path / 'mixer.safetensors'}"):
-        go(meta_l2c(pretrained=corrupt_mixer(tmp_path)))
+        run_with(meta_l2c(pretrained=corrupt_mixer(tmp_path)))
     with raises("missing-file", f"file {tmp_path / 'missing'}", kind=FileNotFoundError):
-        go(meta_l2c(pretrained=tmp_path / "missing"))
+        run_with(meta_l2c(pretrained=tmp_path / "missing"))
     tasks, model = nodes(), MLP(4, (6,), 3)
     run(local(epochs=1), tasks, model, rounds=1, checkpoint=tmp_path / "run")
     other = tmp_path / "run" / "round-000001" / "state.safetensors"
     with raises("format", f"file {other}"):
-        go(meta_l2c(pretrained=other))
+        run_with(meta_l2c(pretrained=other))
 
 
 def test_damaged_description_of_a_mixer(tmp_path):
@@ -461,18 +464,18 @@ def test_damaged_description_of_a_mixer(tmp_path):
     for widths in (None, "no mapping", ["backbone.1"], {"backbone.1": 9, "head": 7}, {"other": 3}):
         good.write_bytes(pack("graphcollab-mixer", 4, {"form": form, "widths": widths}, tensors))
         with raises("damaged", f"file {good}"):
-            go(meta_l2c(pretrained=good))
+            run_with(meta_l2c(pretrained=good))
 
 
 def test_checkpoint_of_other_shapes(tmp_path):
     run(local(epochs=1), nodes(), MLP(4, (9,), 3), rounds=1, checkpoint=tmp_path)
     with raises("other-run", "shapes of the models[0]['backbone.1.weight']", "9", "4", "6"):
-        go(local(epochs=1), checkpoint=tmp_path)
+        run_with(local(epochs=1), checkpoint=tmp_path)
 
 
 def test_a_model_that_returns_two_tensors():
     with raises("type", "model", kind=TypeError):
-        go(model=lambda: Paired(4, 3))
+        run_with(model=lambda: Paired(4, 3))
 
 
 def test_what_a_users_loss_and_metric_can_take_is_not_refused():
@@ -485,7 +488,7 @@ def test_what_a_users_loss_and_metric_can_take_is_not_refused():
 
     ignoring = partial(F.cross_entropy, ignore_index=-1)
     with pytest.raises(pytest.fail.Exception, match="training has begun"):
-        go(local(), with_labels("train", -1, loss=ignoring, metric=Metric.per_node("spread", True, spread)))
+        run_with(local(), with_labels("train", -1, loss=ignoring, metric=Metric.per_node("spread", True, spread)))
 
 
 def test_compare_checks_before_it_runs():
@@ -496,6 +499,6 @@ def test_compare_checks_before_it_runs():
 def test_a_good_run_begins():
     """The cases above fail for the reason they name, not because nothing works."""
     with pytest.raises(pytest.fail.Exception, match="training has begun"):
-        go()
-    assert go(callbacks=[]).data.round == 2
+        run_with()
+    assert run_with(callbacks=[]).data.round == 2
     assert replace(nodes(), loss="cross_entropy").num_nodes == 3

@@ -32,7 +32,7 @@ def digits():
     return load_dataset("digits")
 
 
-def draw(seed):
+def seeded(seed):
     return torch.Generator().manual_seed(seed)
 
 
@@ -67,7 +67,7 @@ def test_everything_public_can_be_reached():
 
 @pytest.fixture(scope="module")
 def result():
-    nodes = [(torch.randn(20 + 7 * k, 4, generator=draw(k)), torch.arange(20 + 7 * k) % 3) for k in range(4)]
+    nodes = [(torch.randn(20 + 7 * k, 4, generator=seeded(k)), torch.arange(20 + 7 * k) % 3) for k in range(4)]
     tests = [*nodes[:2], (nodes[0][0][:0], nodes[0][1][:0]), nodes[3]]
     tasks = Tasks.from_samples(nodes, test=tests, names=["n", "e", "s", "w"])
     return run(l2c(lr=0.1), tasks, lambda: MLP(4, (6,), 3), Ring(), rounds=3)
@@ -129,7 +129,7 @@ def test_regression():
     weight = torch.tensor([1.0, -2.0, 0.5])
     nodes = []
     for k in range(4):
-        x = torch.randn(40, 3, generator=draw(k))
+        x = torch.randn(40, 3, generator=seeded(k))
         nodes.append((x, x @ weight + 3.0 * (k % 2)))
     tasks = Tasks.from_samples(nodes, test=nodes, loss="mse", metric="mse")
     result = run(meta_l2c(lr=0.05), tasks, lambda: nn.Linear(3, 1), rounds=25, patience=20)
@@ -147,7 +147,7 @@ def test_regression():
 def test_binary_tasks_judged_by_auc(outputs):
     nodes = []
     for k in range(3):
-        x = torch.randn(60, 4, generator=draw(k))
+        x = torch.randn(60, 4, generator=seeded(k))
         nodes.append((x, (x[:, 0] > 1.0).long()))  # few positives
     loss = "bce" if outputs == 1 else "cross_entropy"
     tasks = Tasks.from_samples(nodes, test=nodes, loss=loss, metric="auc")
@@ -191,7 +191,7 @@ def test_own_loss_and_metric():
     distance_from_half.higher_is_better = False
     nodes = []
     for k in range(3):
-        target = -torch.log(torch.rand(50 + 10 * k, generator=draw(k)))
+        target = -torch.log(torch.rand(50 + 10 * k, generator=seeded(k)))
         nodes.append((torch.ones(len(target), 1), target))
     tasks = Tasks.from_samples(nodes, test=nodes, loss=pinball, metric=distance_from_half)
     for backend in ("vmap", "loop"):
@@ -217,7 +217,7 @@ def test_forbidden_edges_carry_nothing(digits):
 
 
 def test_nodes_of_two_architectures_share_a_head():
-    tasks = Tasks.from_samples([(torch.randn(30, 4, generator=draw(k)), torch.arange(30) % 3) for k in range(4)])
+    tasks = Tasks.from_samples([(torch.randn(30, 4, generator=seeded(k)), torch.arange(30) % 3) for k in range(4)])
     models = [lambda: MLP(4, (8, 6), 3), lambda: MLP(4, (6,), 3)]
     result = run(l2c(lr=0.1, part="head"), tasks, models, architecture=[0, 1, 0, 1], rounds=3)
     sizes = [sum(p.numel() for p in model.parameters()) for model in result.models().values()]
@@ -235,7 +235,7 @@ def test_layers_with_running_statistics_randomness_and_recurrence():
             return self.head(self.body(x.unflatten(1, (2, 2)))[0][:, -1])
 
     norm = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Dropout(0.2), nn.Linear(6, 3))
-    tasks = Tasks.from_samples([(torch.randn(30, 4, generator=draw(k)), torch.arange(30) % 3) for k in range(3)])
+    tasks = Tasks.from_samples([(torch.randn(30, 4, generator=seeded(k)), torch.arange(30) % 3) for k in range(3)])
     for model in (Recurrent(), norm):
         result = run(meta_l2c(lr=0.1, batch_size=8), tasks, model, rounds=2)
         assert result.env.engine.plans[0].backend == "loop"
@@ -244,7 +244,7 @@ def test_layers_with_running_statistics_randomness_and_recurrence():
 
 
 def test_records_of_phases(tmp_path):
-    tasks = Tasks.from_samples([(torch.randn(12, 4, generator=draw(k)), torch.arange(12) % 3) for k in range(3)])
+    tasks = Tasks.from_samples([(torch.randn(12, 4, generator=seeded(k)), torch.arange(12) % 3) for k in range(3)])
     method = Phases(fedavg(lr=0.1), 2, l2c(lr=0.1))
     watch = [RecordGraph({1, 3})]
     result = run(method, tasks, nn.Linear(4, 3), rounds=3, callbacks=watch, checkpoint=tmp_path / "run")

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
-from tests.plans import once
+from tests.plans import computed_once
 
 
 def linear(value):
@@ -27,7 +27,7 @@ def counted():
         calls.append(args)
         return len(calls)
 
-    return once(count)
+    return computed_once(count)
 
 
 class Scaled(nn.Linear):
@@ -82,4 +82,4 @@ def test_what_is_refused_is_not_remembered():
 
     for _ in range(2):
         with pytest.raises(ValueError, match="3"):
-            once(refuse)(3)
+            computed_once(refuse)(3)

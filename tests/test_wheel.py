@@ -37,7 +37,7 @@ def interpreters() -> list[str]:
     return [str(path) for path in {(path.parent.resolve(), path.name): path for path in reversed(recent)}.values()]
 
 
-def call(*command: object, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+def run_process(*command: object, cwd: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     done = subprocess.run([*map(str, command)], cwd=cwd, capture_output=True, text=True, timeout=600)
     assert not check or done.returncode == 0, f"{command} failed:\n{done.stdout}{done.stderr}"
     return done
@@ -50,7 +50,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignore = shutil.ignore_patterns(".*", "__pycache__", "build", "*.egg-info", "results")
     shutil.copytree(ROOT, copy, ignore=ignore, dirs_exist_ok=True)
     pip = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--no-index"]
-    call(*pip, "--wheel-dir", out, copy, cwd=out)
+    run_process(*pip, "--wheel-dir", out, copy, cwd=out)
     [found] = out.glob("*.whl")
     return found
 
@@ -96,24 +96,24 @@ sys.meta_path[:] = map(Without, sys.meta_path)
 def test_the_ten_lines_run_where_only_the_wheel_is_installed(python: str, wheel: Path, tmp_path: Path) -> None:
     """Dependencies are those that the interpreter has; neither the clone nor the extras can be imported."""
     venv, script = tmp_path / "venv", tmp_path / "ten_lines.py"
-    made = call(python, "-m", "venv", "--without-pip", venv, cwd=tmp_path, check=False)
+    made = run_process(python, "-m", "venv", "--without-pip", venv, cwd=tmp_path, check=False)
     if made.returncode:
         pytest.skip(f"{python} cannot make an environment: {(made.stderr or made.stdout).strip().splitlines()[0]}")
     inside = venv / "bin" / "python"
     # Folders that a .pth file adds are searched, but their own .pth files, such as an editable install's, are not read.
-    site = Path(call(inside, "-I", "-c", SITE, cwd=tmp_path).stdout.strip())
-    (site / "dependencies.pth").write_text(call(python, "-I", "-c", SITE, cwd=tmp_path).stdout)
+    site = Path(run_process(inside, "-I", "-c", SITE, cwd=tmp_path).stdout.strip())
+    (site / "dependencies.pth").write_text(run_process(python, "-I", "-c", SITE, cwd=tmp_path).stdout)
     wanted = modules(DEPENDENCIES)
     find = f"from importlib.util import find_spec; print(*(m for m in {wanted} if not find_spec(m)), sep=', ')"
-    if missing := call(inside, "-I", "-c", find, cwd=tmp_path).stdout.strip():
+    if missing := run_process(inside, "-I", "-c", find, cwd=tmp_path).stdout.strip():
         pytest.skip(f"{python} does not have {missing}")
 
     pip = [sys.executable, "-m", "pip", "--python", inside, "install", "--no-deps", "--no-index", "--no-compile"]
-    call(*pip, wheel, cwd=tmp_path)
+    run_process(*pip, wheel, cwd=tmp_path)
     extras = modules([name for many in PROJECT["optional-dependencies"].values() for name in many])
     before = WITHOUT.replace("EXTRAS", repr(set(extras)))
     after = "import graphcollab\nprint('from', graphcollab.__file__)\n"
     script.write_text(before + RUN.search((ROOT / "README.md").read_text(encoding="utf-8"))[1] + after)
-    told = call(inside, "-I", script, cwd=tmp_path).stdout
+    told = run_process(inside, "-I", script, cwd=tmp_path).stdout
     assert told.startswith("{'mean': ")
     assert f"from {site / 'graphcollab'}" in told

@@ -19,7 +19,7 @@ def in_a_thread(work):
     thread.join()
 
 
-def said(work):
+def warnings_of(work):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         work()
@@ -34,7 +34,7 @@ def test_a_filter_is_for_its_own_thread():
             in_a_thread(lambda: warnings.warn("all, of another thread", stacklevel=1))
         warnings.warn("afterwards", stacklevel=1)
 
-    assert said(work) == ["something else", "all, of another thread", "afterwards"]
+    assert warnings_of(work) == ["something else", "all, of another thread", "afterwards"]
 
 
 def test_an_error_is_raised_in_its_own_thread():
@@ -44,7 +44,7 @@ def test_an_error_is_raised_in_its_own_thread():
             with pytest.raises(UserWarning, match="slow, here"):
                 warnings.warn("slow, here", stacklevel=1)
 
-    assert said(work) == ["slow, there"]
+    assert warnings_of(work) == ["slow, there"]
 
 
 def test_a_filter_by_code_and_subject():
@@ -58,7 +58,7 @@ def test_a_filter_by_code_and_subject():
                 issue("quality", "column 'sex'", "sex, inside")
         issue("quality", "column 'age'", "afterwards")
 
-    assert said(work) == ["sex is odd", "age does nothing", "age, of another thread", "afterwards"]
+    assert warnings_of(work) == ["sex is odd", "age does nothing", "age, of another thread", "afterwards"]
 
 
 def test_an_error_by_code():
@@ -95,7 +95,7 @@ def test_a_copy_of_the_filters_that_is_put_back_filters_nothing():
         warnings.filters = kept
         warnings.warn("said", stacklevel=1)
 
-    assert said(work) == ["said"]
+    assert warnings_of(work) == ["said"]
 
 
 def test_warnings_name_the_first_caller_outside_of_the_package():

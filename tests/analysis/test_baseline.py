@@ -26,7 +26,7 @@ SITES = 3
 FEW = CS[2:5]  # each takes its time
 
 
-def draw(kind, seed=0, weight=False):
+def draw_tasks(kind, seed=0, weight=False):
     """Return tasks of three sites, with the third of one class, and rows [n, 2], targets, weights, site, split."""
     numbers = np.random.default_rng(seed)
     site, split = np.repeat(np.arange(SITES), 30), np.tile(np.repeat([0, 1, 2], [16, 5, 9]), SITES)
@@ -83,7 +83,7 @@ def by_hand(kind, rows):
 @pytest.mark.parametrize(("kind", "weight"), [("mse", False), ("mse", True), ("cross_entropy", False), ("bce", True)])
 def test_scores_are_those_of_scikit_learn(kind, weight, monkeypatch):
     monkeypatch.setattr("graphcollab.analysis.baseline.CS", FEW)
-    tasks, rows = draw(kind, weight=weight)
+    tasks, rows = draw_tasks(kind, weight=weight)
     metrics = tuple(METRICS[name] for name in (["mse", "rmse"] if kind == "mse" else ["log_loss", "accuracy"]))
     found = baseline_scores(tasks, metrics)
     assert tuple(found) == SKLEARN

@@ -48,7 +48,7 @@ def linear():
 
 
 @pytest.fixture(scope="module")
-def found():
+def regression_benefit():
     return benefit(regression(), linear, methods={"ditto": ditto}, repeats=3, lrs=(0.1,), seed=5, **WHOLE)
 
 
@@ -62,7 +62,7 @@ def finding(benefit, code, subject=None) -> Finding:
     return one
 
 
-def of(method, tasks, seed, nodes=None):
+def history_of(method, tasks, seed, nodes=None):
     """The history of a run of its own."""
     tasks = tasks if nodes is None else tasks.select(nodes)
     settings = {"epochs": 1, "batch_size": 1000, "lr": 0.1}
@@ -92,37 +92,40 @@ def best(histories, tasks, nodes, usual):
 
 
 @pytest.mark.parametrize("r", [0, 2])
-def test_scores_are_those_of_runs_of_their_own(found, r):
+def test_scores_are_those_of_runs_of_their_own(regression_benefit, r):
     tasks = resplit(regression(), 5 + r)
-    usual = of(local, tasks, 5 + r).history.table("val_loss").median(0).values
+    usual = history_of(local, tasks, 5 + r).history.table("val_loss").median(0).values
     for name, method in (("alone", local), ("together", fedavg), ("ditto", ditto)):
-        CLOSE(found.scores[name][r], best([of(method, tasks, 5 + r).history], tasks, [0, 1, 2], usual))
+        CLOSE(
+            regression_benefit.scores[name][r],
+            best([history_of(method, tasks, 5 + r).history], tasks, [0, 1, 2], usual),
+        )
     pairs = [(0, 1), (0, 2), (1, 2)]
-    histories = [of(fedavg, tasks, 5 + r, list(pair)).history for pair in pairs]
+    histories = [history_of(fedavg, tasks, 5 + r, list(pair)).history for pair in pairs]
     scores = best(histories, tasks, [k for pair in pairs for k in pair], usual).view(-1, 2)
     for (i, j), both in zip(pairs, scores, strict=True):  # the two others leave the third out
-        CLOSE(torch.stack([found.pairs[r, i, j], found.pairs[r, j, i]]), both)
+        CLOSE(torch.stack([regression_benefit.pairs[r, i, j], regression_benefit.pairs[r, j, i]]), both)
         k = 3 - i - j
-        CLOSE(torch.stack([found.without[r, i, k], found.without[r, j, k]]), both)
-    assert found.pairs[r].diagonal().isnan().all()
+        CLOSE(torch.stack([regression_benefit.without[r, i, k], regression_benefit.without[r, j, k]]), both)
+    assert regression_benefit.pairs[r].diagonal().isnan().all()
 
 
-def test_models_of_all_others_are_tested_at_the_one_left_out(found):
+def test_models_of_all_others_are_tested_at_the_one_left_out(regression_benefit):
     tasks = resplit(regression(), 5)
-    rounds = int(found.picked["outside"][0].rounds)
+    rounds = int(regression_benefit.picked["outside"][0].rounds)
     pooled = run(fedavg(epochs=1, batch_size=1000, lr=0.1), tasks.select([0, 1]), linear, rounds=rounds, seed=5)
     x, y = (getattr(tasks.pools["all"], name)[tasks.splits["test"].of(2)] for name in ("inputs", "targets"))
     expected = float((pooled.model(0)(x) - y).square().mean().detach())
-    assert float(found.outside[0, 2]) == pytest.approx(expected, rel=1e-5)
-    ratio = (found.outside[:, 2] / found.scores["alone"][:, 2]).log().mean().exp()
-    assert float(found.left_out[2]) == pytest.approx(1 - float(ratio))
+    assert float(regression_benefit.outside[0, 2]) == pytest.approx(expected, rel=1e-5)
+    ratio = (regression_benefit.outside[:, 2] / regression_benefit.scores["alone"][:, 2]).log().mean().exp()
+    assert float(regression_benefit.left_out[2]) == pytest.approx(1 - float(ratio))
     assert float(ratio) > 3  # c has the opposite sign
-    table = benefit_table(found)
+    table = benefit_table(regression_benefit)
     assert table.splitlines()[4].split()[-1] == f"−{100 * (ratio - 1):.1f}"
 
 
 @pytest.mark.slow
-def test_results_are_those_of_one_process_bit_for_bit(found):
+def test_results_are_those_of_one_process_bit_for_bit(regression_benefit):
     methods = {"ditto": lambda **given: ditto(**given), "meta_l2c": lambda **given: meta_l2c(**given)}
     settings = {"methods": methods, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}
     one, other = (benefit(regression(), lambda: nn.Linear(3, 1), n_jobs=jobs, **settings) for jobs in (1, 2))
@@ -131,20 +134,20 @@ def test_results_are_those_of_one_process_bit_for_bit(found):
     assert list(one.scores) == ["alone", "together", "ditto", "meta_l2c"]
     for name in one.scores:
         assert torch.equal(other.scores[name], one.scores[name])
-        assert name == "meta_l2c" or torch.equal(one.scores[name], found.scores[name])
+        assert name == "meta_l2c" or torch.equal(one.scores[name], regression_benefit.scores[name])
     assert one.weights["meta_l2c"].shape == (3, 3, 3)
     assert torch.equal(other.weights["meta_l2c"], one.weights["meta_l2c"])
 
 
-def test_further_metrics_are_of_the_same_models(found):
+def test_further_metrics_are_of_the_same_models(regression_benefit):
     """As if the metric were the only one, at a third of the level."""
     settings = {"methods": {"ditto": ditto}, "repeats": 3, "lrs": (0.1,), "seed": 5, **WHOLE}
     several = benefit(regression(), linear, metrics=["mae", "r2"], **settings)
     assert list(several.also) == ["mae", "r2"]
     single = benefit(replace(regression(), metric="mae"), linear, **settings)
     mae = several.also["mae"]
-    for name in found.scores:
-        assert torch.equal(several.scores[name], found.scores[name])
+    for name in regression_benefit.scores:
+        assert torch.equal(several.scores[name], regression_benefit.scores[name])
         CLOSE(mae.scores[name], single.scores[name])
     for name in ("pairs", "without", "outside"):
         CLOSE(getattr(mae, name), getattr(single, name), equal_nan=True)
@@ -178,30 +181,32 @@ def test_halves_of_the_test_samples_are_measured_where_there_are_more_of_them_th
     assert not benefit(regression(), linear, methods={}, repeats=3, lrs=(0.1,), **WHOLE).halves
 
 
-def test_means_weighted_by_samples(found):
-    weight = found.test / found.test.sum()
-    means = {name: scores @ weight for name, scores in found.scores.items()}
+def test_means_weighted_by_samples(regression_benefit):
+    weight = regression_benefit.test / regression_benefit.test.sum()
+    means = {name: scores @ weight for name, scores in regression_benefit.scores.items()}
     ratio = (means["ditto"] / means["alone"]).log().mean().exp()
-    one = {gain.by: gain for gain in found.by_samples}["ditto"]
+    one = {gain.by: gain for gain in regression_benefit.by_samples}["ditto"]
     assert one.gain == pytest.approx(1 - float(ratio))
     assert one.alone == pytest.approx(float(means["alone"].log().mean().exp()))
-    assert "all, by samples" in benefit_table(found)
+    assert "all, by samples" in benefit_table(regression_benefit)
 
 
-def test_gains_are_positive_where_less_is_better(found):
-    gains = found.of("a")
-    ratio = (found.pairs[:, 0, 1] / found.scores["alone"][:, 0]).log().mean().exp()
+def test_gains_are_positive_where_less_is_better(regression_benefit):
+    gains = regression_benefit.of("a")
+    ratio = (regression_benefit.pairs[:, 0, 1] / regression_benefit.scores["alone"][:, 0]).log().mean().exp()
     assert gains["b"].gain == pytest.approx(1 - float(ratio))  # the share by which the error falls
     assert gains["b"].gain > gains["c"].gain  # c has the opposite sign
     for gain in gains.values():
         assert gain.gain == pytest.approx(1 - gain.score / gain.alone)
-    assert gains["together"].score == pytest.approx(float(found.scores["together"][:, 0].log().mean().exp()))
-    without = (found.scores["together"][:, 0] / found.without[:, 0, 2]).log().mean().exp()
-    assert float(found.worth[0, 2]) == pytest.approx(1 - float(without))
-    assert found.matrix[0, 2] == pytest.approx(gains["c"].gain)
-    assert found.of(0) == found.of("a")
+    assert gains["together"].score == pytest.approx(
+        float(regression_benefit.scores["together"][:, 0].log().mean().exp())
+    )
+    without = (regression_benefit.scores["together"][:, 0] / regression_benefit.without[:, 0, 2]).log().mean().exp()
+    assert float(regression_benefit.worth[0, 2]) == pytest.approx(1 - float(without))
+    assert regression_benefit.matrix[0, 2] == pytest.approx(gains["c"].gain)
+    assert regression_benefit.of(0) == regression_benefit.of("a")
     with raises("unknown", "site", "'z'", kind=KeyError):
-        found.of("z")
+        regression_benefit.of("z")
 
 
 @pytest.mark.filterwarnings("ignore:the function of tasks makes the same split")
@@ -228,36 +233,38 @@ def test_same_population_is_found_and_said():
     assert [one.subject for one in findings(told, "mean") if one.numbers["verdict"] == "gains"] == gaining
 
 
-def test_all_can_be_saved_shown_and_pickled(found, tmp_path):
-    numbers = json.loads(found.save(tmp_path / "benefit.json").read_text())
+def test_all_can_be_saved_shown_and_pickled(regression_benefit, tmp_path):
+    numbers = json.loads(regression_benefit.save(tmp_path / "benefit.json").read_text())
     assert numbers["names"] == ["a", "b", "c"]
     assert numbers["pairs"][0][0][0] is None
     assert len(numbers["pair_gains"]) == 6
-    table = benefit_table(found)
+    table = benefit_table(regression_benefit)
     assert [line.split()[0] for line in table.split("\n\n")[0].splitlines()[2:]] == ["a", "b", "c", "all", "all,"]
     assert "gain by all together (%)" in table
-    again = pickle.loads(pickle.dumps(found))
+    again = pickle.loads(pickle.dumps(regression_benefit))
     assert isinstance(again, Benefit)
     assert benefit_table(again) == table
 
 
-def test_sites_with_few_test_samples_are_named(found):
-    assert not findings(found, "few-tested")
-    told = replace(found, test=torch.tensor([8.0, 2.0, 3.0]))
+def test_sites_with_few_test_samples_are_named(regression_benefit):
+    assert not findings(regression_benefit, "few-tested")
+    told = replace(regression_benefit, test=torch.tensor([8.0, 2.0, 3.0]))
     assert finding(told, "few-tested", "sites").numbers == {"samples": {"b": 2.0, "c": 3.0}}
 
 
-def test_harm_without_gains_is_the_headline(found):
+def test_harm_without_gains_is_the_headline(regression_benefit):
     """Of errors that double everywhere, with little noise."""
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
-    worse = replace(found, scores={"alone": alone, "together": 2 * alone * noise, "ditto": 2 * alone * noise})
+    worse = replace(
+        regression_benefit, scores={"alone": alone, "together": 2 * alone * noise, "ditto": 2 * alone * noise}
+    )
     evidence = finding(worse, "evidence", "mse").numbers
     assert (evidence["gains"], evidence["loses"]) == ([], ["together", "ditto"])
     quick = finding(worse, "advice", "again").numbers["quick"]
     assert quick == "3 of the usual 10 splits and 4 of the usual 30 rounds"
     assert finding(replace(worse, quick=""), "advice").subject == "alone"
-    one = 2 * torch.ones_like(found.pairs[0])
+    one = 2 * torch.ones_like(regression_benefit.pairs[0])
     some = replace(worse, scores={**worse.scores, "together": alone, "ditto": alone})
     some = replace(some, pairs=alone[..., None] * one * noise[..., None])
     evidence = finding(some, "evidence", "mse").numbers
@@ -265,12 +272,12 @@ def test_harm_without_gains_is_the_headline(found):
     assert evidence["sites"]["loses"]
 
 
-def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(found):
+def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(regression_benefit):
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     ratio, clear = (torch.tensor(one, dtype=torch.float64)[:, None] for one in ((0.88, 0.95, 0.9), (0.88, 0.92, 0.9)))
-    pairs, without = torch.full_like(found.pairs, 1.0), torch.full_like(found.without, 1.0)
+    pairs, without = torch.full_like(regression_benefit.pairs, 1.0), torch.full_like(regression_benefit.without, 1.0)
     scores = {"alone": alone, "together": alone * ratio, "ditto": 1.01 * alone}
-    told = replace(found, scores=scores, pairs=pairs, without=without, quick="")
+    told = replace(regression_benefit, scores=scores, pairs=pairs, without=without, quick="")
     seen = told.overall[0]
     assert seen.gain == pytest.approx(1 - (0.88 * 0.95 * 0.9) ** (1 / 3))
     undecided = finding(told, "advice")
@@ -289,8 +296,8 @@ def test_without_evidence_it_is_undecided_but_where_all_seem_to_lose(found):
     assert finding(quick, "advice", "again").numbers == {"quick": "3 of the usual 10 splits"}
 
 
-def test_sites_that_are_numbers_are_called_sites(found):
-    told = replace(found, names=("1", "2", "23"), test=torch.tensor([8.0, 2.0, 3.0]))
+def test_sites_that_are_numbers_are_called_sites(regression_benefit):
+    told = replace(regression_benefit, names=("1", "2", "23"), test=torch.tensor([8.0, 2.0, 3.0]))
     assert "Few test samples on a split (site 2: 2, site 23: 3)" in benefit_answer(told)
     assert " site 1 " in benefit_table(told) or " site 2 " in benefit_table(told)
 
@@ -386,27 +393,29 @@ def test_of_many_sites_pairs_are_drawn_and_it_says_so():
     assert int(told.matrix.isfinite().sum()) == 12
 
 
-def test_it_is_said_where_models_do_no_better_than_the_mean(found):
-    means = [found.picked[name].count(None) for name in ("alone", "together", "ditto")]
-    told = replace(found, picked={**found.picked, "together": [None, LEARNED]})
+def test_it_is_said_where_models_do_no_better_than_the_mean(regression_benefit):
+    means = [regression_benefit.picked[name].count(None) for name in ("alone", "together", "ditto")]
+    told = replace(regression_benefit, picked={**regression_benefit.picked, "together": [None, LEARNED]})
     assert finding(told, "constants", "together").numbers == {"splits": 1, "of": 2}
     arms = ("alone", "together", "ditto")
-    assert sum(one.subject in arms for one in findings(found, "constants")) == sum(many > 0 for many in means)
+    assert sum(one.subject in arms for one in findings(regression_benefit, "constants")) == sum(
+        many > 0 for many in means
+    )
 
 
-def test_no_gain_is_claimed_where_constants_stand_for_models(found):
+def test_no_gain_is_claimed_where_constants_stand_for_models(regression_benefit):
     """They are of the site's own targets, so whom it collaborates with has no part in it. Models
     that lose to constants lose to training alone where that does better than constants, and else that is unknown.
     """
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
     scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 2 * alone * noise}
-    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
+    models = dict.fromkeys([*regression_benefit.picked], [LEARNED] * 3)
     constant = 4 * alone.flip(0)
-    told = replace(found, scores=scores, picked=models, constant=constant)
+    told = replace(regression_benefit, scores=scores, picked=models, constant=constant)
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "gains", "ditto": "loses"}
-    flat = dict.fromkeys([*found.picked], [None] * 2 + [LEARNED])
-    told = replace(found, scores=scores, picked=flat, constant=constant)
+    flat = dict.fromkeys([*regression_benefit.picked], [None] * 2 + [LEARNED])
+    told = replace(regression_benefit, scores=scores, picked=flat, constant=constant)
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "no evidence"}
     told = replace(told, picked={**flat, "alone": models["alone"]})
     assert {gain.by: gain.verdict for gain in told.overall} == {"together": "no evidence", "ditto": "loses"}
@@ -530,7 +539,7 @@ def accuracies(found, **of):
     )
 
 
-def test_a_gain_must_be_one_over_constants(found):
+def test_a_gain_must_be_one_over_constants(regression_benefit):
     """Gains over training alone .20, .22, .20, .22; error of the mean sqrt(var (1/4 + 1/3)); two arms, Holm doubles."""
     alone = [0.60, 0.60, 0.62, 0.62]
     together = [0.80, 0.82, 0.82, 0.84]
@@ -540,7 +549,7 @@ def test_a_gain_must_be_one_over_constants(found):
         t = float(gains.mean() / (gains.var() * (1 / 4 + 1 / 3)).sqrt())
         return 2 * (2 * float(stats.t.sf(t, 3)))
 
-    by = lambda constant: accuracies(found, alone=alone, together=together, constant=constant).overall[0]  # noqa: E731
+    by = lambda constant: accuracies(regression_benefit, alone=alone, together=together, constant=constant).overall[0]  # noqa: E731
     poor = by([0.30, 0.31, 0.32, 0.33])  # by .50, .51, .50, .51 better: the gain over training alone is less sure
     assert (poor.verdict, poor.p_value) == ("gains", pytest.approx(p_value([0.20, 0.22, 0.20, 0.22])))
     close = by([0.79, 0.79, 0.80, 0.80])
@@ -555,13 +564,13 @@ def test_a_gain_must_be_one_over_constants(found):
     assert (better.verdict, better.p_value) == ("no evidence", 1.0)
     assert by([math.nan] * 4).p_value == poor.p_value  # a loss that has no constant
     assert by([0.70, 0.72, 0.72, 0.74]).p_value == poor.p_value  # always .10 better: how that varies is not known
-    worse = accuracies(found, alone=together, together=alone, constant=[0.9, 0.91, 0.9, 0.9]).overall[0]
+    worse = accuracies(regression_benefit, alone=together, together=alone, constant=[0.9, 0.91, 0.9, 0.9]).overall[0]
     assert (worse.verdict, worse.p_value) == ("loses", poor.p_value)
 
 
-def test_it_is_said_where_constants_do_as_well(found):
+def test_it_is_said_where_constants_do_as_well(regression_benefit):
     some = {"alone": [0.60, 0.60, 0.62, 0.62], "together": [0.80, 0.82, 0.82, 0.84]}
-    told = accuracies(found, **some, constant=[0.75, 0.75, 0.75, 0.77])
+    told = accuracies(regression_benefit, **some, constant=[0.75, 0.75, 0.75, 0.77])
     expected = {"models": {"alone": 0.61, "ditto": 0.61}, "constant": pytest.approx(0.755)}
     expected["models"] = pytest.approx(expected["models"])
     assert finding(told, "no-better", "accuracy").numbers == expected
@@ -569,15 +578,15 @@ def test_it_is_said_where_constants_do_as_well(found):
     header, _, row = (re.split(r"\s{2,}", line) for line in benefit_table(told).splitlines()[:3])
     assert header[3:6] == ["alone, accuracy (%)", "constant", "gain by all together"]
     assert row[3:5] == ["61.0", "75.5"]
-    poor = accuracies(found, **some, constant=[0.6, 0.6, 0.6, 0.6])
+    poor = accuracies(regression_benefit, **some, constant=[0.6, 0.6, 0.6, 0.6])
     assert not findings(poor, "no-better")
     assert "constant" not in benefit_table(poor)
 
 
-def test_a_gain_must_be_one_over_a_simple_tool_at_the_site(found):
+def test_a_gain_must_be_one_over_a_simple_tool_at_the_site(regression_benefit):
     """Gains over training alone .20, .22, .20, .22, over a tool about .1, or none that is sure, or none."""
     alone, together = [0.60, 0.60, 0.62, 0.62], [0.80, 0.82, 0.82, 0.84]
-    told = accuracies(found, alone=alone, together=together, constant=[0.5] * 4)
+    told = accuracies(regression_benefit, alone=alone, together=together, constant=[0.5] * 4)
     p_values = []
     for tool in ([0.70, 0.71, 0.72, 0.73], [0.80, 0.70, 0.83, 0.83], [0.85] * 4):
         one = torch.tensor(tool, dtype=torch.float64)[:, None].expand(4, 3)
@@ -596,11 +605,11 @@ def test_a_gain_must_be_one_over_a_simple_tool_at_the_site(found):
     assert not findings(told, "alone-weak")
 
 
-def test_errors_below_a_hundredth_of_a_constants_are_alike(found):
+def test_errors_below_a_hundredth_of_a_constants_are_alike(regression_benefit):
     """Errors of .001 and .002 of a target of spread 1 are both next to nothing; .02 is twice the floor of .01."""
     noise = 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None].expand(3, 3)
     small = {"alone": 0.001 * noise, "together": 0.002 * noise, "ditto": 0.02 * noise.flip(0)}
-    told = replace(found, scores=small, constant=torch.ones(3, 3, dtype=torch.float64))
+    told = replace(regression_benefit, scores=small, constant=torch.ones(3, 3, dtype=torch.float64))
     together, method = told.overall
     assert (together.gain, together.verdict) == (0.0, "no evidence")
     assert (together.alone, together.score) == (pytest.approx(0.001, rel=0.01), pytest.approx(0.002, rel=0.01))
@@ -608,29 +617,31 @@ def test_errors_below_a_hundredth_of_a_constants_are_alike(found):
     assert method.verdict == "loses"
 
 
-def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(found):
-    models = {name: [LEARNED] * 3 for name in found.picked}
+def test_what_comes_of_constants_is_told_of_pairs_and_groups_and_named_nowhere(regression_benefit):
+    models = {name: [LEARNED] * 3 for name in regression_benefit.picked}
     flat = [None] * 2 + [LEARNED]
     cells = lambda told: [re.split(r"\s{2,}", line)[-3:] for line in benefit_table(told).splitlines()[2:5]]  # noqa: E731
-    told = replace(found, picked=models)
+    told = replace(regression_benefit, picked=models)
     assert not findings(told, "constants")
     gains = told.matrix.nan_to_num().amax(1)
     assert [row[0] != "–" for row in cells(told)] == (gains > 0).tolist()
     assert (gains > 0).any()
     assert cells(told)[0][1] != "–"
-    told = replace(found, picked={**models, "pairs": flat, "without": flat})
+    told = replace(regression_benefit, picked={**models, "pairs": flat, "without": flat})
     stood = {one.subject: one.numbers for one in findings(told, "constants")}
     assert stood == {"pairs": {"splits": 2, "of": 3}, "without": {"splits": 2, "of": 3}}
     assert [row[:2] for row in cells(told)] == [["–", "–"]] * 3
 
 
-def test_nothing_is_claimed_of_sites_and_pairs_for_whose_models_constants_stood(found):
+def test_nothing_is_claimed_of_sites_and_pairs_for_whose_models_constants_stood(regression_benefit):
     """Constants are three times as bad as training alone, on every split; one choice is made for all pairs."""
     alone = torch.tensor([[1.0, 1.1, 0.9], [1.1, 1.0, 1.0], [0.9, 0.9, 1.1]], dtype=torch.float64)
-    models = {name: [LEARNED] * 3 for name in found.picked}
+    models = {name: [LEARNED] * 3 for name in regression_benefit.picked}
     noise = 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None, None]
     pairs = (3 * alone[:, :, None] * noise).expand(3, 3, 3).masked_fill(torch.eye(3).bool(), torch.nan)
-    told = replace(found, scores={"alone": alone, "together": alone}, pairs=pairs, constant=pairs.nanmean(2))
+    told = replace(
+        regression_benefit, scores={"alone": alone, "together": alone}, pairs=pairs, constant=pairs.nanmean(2)
+    )
     assert {gain.verdict for gain in replace(told, picked=models).pair_gains} == {"loses"}
     stood = replace(told, picked={**models, "pairs": [None] * 3})
     assert {gain.verdict for gain in stood.pair_gains} == {"no evidence"}
@@ -643,19 +654,21 @@ def test_nothing_is_claimed_of_sites_and_pairs_for_whose_models_constants_stood(
     assert content_of_benefit(replace(told, picked=models), "", "").sections[2].charts
 
 
-def test_intervals_end_where_differences_of_shares_do(found):
+def test_intervals_end_where_differences_of_shares_do(regression_benefit):
     """Of AUCs that go up and down by 1, a t-interval of few splits would be wider than any difference can be."""
-    alone = torch.zeros_like(found.scores["alone"])
+    alone = torch.zeros_like(regression_benefit.scores["alone"])
     alone[::2] = 1
-    scores = {name: alone if name == "alone" else 1 - alone for name in found.scores}
-    wild = replace(found, metric="auc", higher_is_better=True, scores=scores)
+    scores = {name: alone if name == "alone" else 1 - alone for name in regression_benefit.scores}
+    wild = replace(regression_benefit, metric="auc", higher_is_better=True, scores=scores)
     assert all((gain.low, gain.high) == (-1, 1) for gain in wild.gains)
     assert float(corrected_differences(1 - 2 * alone, wild.test / wild.train).high[0]) > 1
     assert finding(wild, "mean", "together").numbers["detectable"] >= 1
 
 
-def test_models_that_are_all_the_same_say_nothing(found):
-    same = replace(found, scores=dict.fromkeys(found.scores, found.scores["alone"]))
+def test_models_that_are_all_the_same_say_nothing(regression_benefit):
+    same = replace(
+        regression_benefit, scores=dict.fromkeys(regression_benefit.scores, regression_benefit.scores["alone"])
+    )
     assert [one.numbers["detectable"] for one in findings(same, "mean")] == [0, 0]
 
 
@@ -675,8 +688,8 @@ def test_what_a_function_sets_itself_is_said():
         benefit(regression(), linear, methods=wrong, **WHOLE)
 
 
-def test_it_is_said_that_there_may_be_nothing_to_learn(found):
-    flat = replace(found, picked={name: [None] * 3 for name in found.picked})
+def test_it_is_said_that_there_may_be_nothing_to_learn(regression_benefit):
+    flat = replace(regression_benefit, picked={name: [None] * 3 for name in regression_benefit.picked})
     assert finding(flat, "advice", "longer").numbers == {"models": ["alone", "together", "ditto"]}
 
 
@@ -738,9 +751,9 @@ def test_a_metric_of_ones_own_is_given_outputs_as_models_have_them():
     assert benefit(tasks, linear, methods={}, repeats=3, lrs=(1e-6,), **WHOLE).scores["alone"].isfinite().all()
 
 
-def test_what_is_alike_on_all_splits_is_said(found):
-    lifted = {name: scores.new_ones(3, 3) + k for k, (name, scores) in enumerate(found.scores.items())}
-    same = replace(found, scores=lifted, higher_is_better=True)
+def test_what_is_alike_on_all_splits_is_said(regression_benefit):
+    lifted = {name: scores.new_ones(3, 3) + k for k, (name, scores) in enumerate(regression_benefit.scores.items())}
+    same = replace(regression_benefit, scores=lifted, higher_is_better=True)
     assert all(math.isnan(one.numbers["detectable"]) for one in findings(same, "mean"))
     assert not [gain for gain in same.overall if gain.verdict != "no evidence"]
 
@@ -789,11 +802,11 @@ def test_refusals():
         benefit(tasks, linear, repeats=2)
 
 
-def test_standardized_targets_and_weights_are_said(found):
-    told = replace(found, metric="mae", deviation=("score", 8.125), weighted=True)
+def test_standardized_targets_and_weights_are_said(regression_benefit):
+    told = replace(regression_benefit, metric="mae", deviation=("score", 8.125), weighted=True)
     assert finding(told, "standardized", "column 'score'").numbers == {"deviation": 8.125, "metrics": ["mae"]}
     assert finding(told, "weighted")
-    assert not findings(found, "standardized") + findings(found, "weighted")
+    assert not findings(regression_benefit, "standardized") + findings(regression_benefit, "weighted")
 
 
 @pytest.mark.parametrize(("metric", "power"), [("mae", 1), ("rmse", 1), ("mse", 2), ("r2", 0)])
@@ -814,25 +827,27 @@ def test_errors_are_in_the_unit_of_the_target_on_every_split(metric, power):
     assert own.in_unit is (power > 0)
 
 
-def test_evidence_near_what_is_allowed_says_so(found):
+def test_evidence_near_what_is_allowed_says_so(regression_benefit):
     """Of two ways in the mean over sites each may claim with p up to 0.35 of 0.05."""
-    gain = found.overall[0]
+    gain = regression_benefit.overall[0]
     for p_value, verdict, close in (
         (0.0174, "gains", True),
         (0.008, "gains", False),
         (0.0184, "no evidence", True),
         (0.06, "no evidence", False),
     ):
-        told = replace(found)
+        told = replace(regression_benefit)
         one = replace(gain, verdict=verdict, p_value=p_value, gain=0.9, low=-0.1, high=0.95)
-        object.__setattr__(told, "overall", [one, *found.overall[1:]])
+        object.__setattr__(told, "overall", [one, *regression_benefit.overall[1:]])
         assert ("corrected for all comparisons; below 0.05 is evidence" in str(finding(told, "best"))) is close
 
 
-def test_a_gain_that_just_misses_is_likely(found):
+def test_a_gain_that_just_misses_is_likely(regression_benefit):
     """A corrected p of .0184 is below the level of .05, of which means over sites have .0175; or the interval is."""
-    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
-    told = replace(found, picked=models, quick="", constant=torch.full_like(found.constant, 9.0))
+    models = dict.fromkeys([*regression_benefit.picked], [LEARNED] * 3)
+    told = replace(
+        regression_benefit, picked=models, quick="", constant=torch.full_like(regression_benefit.constant, 9.0)
+    )
     first, *rest = told.overall
     for p_value, low, subject in ((0.0184, -0.1, "likely"), (0.076, 0.05, "likely"), (0.051, -0.01, "undecided")):
         near = replace(told)
@@ -848,23 +863,23 @@ def test_a_gain_that_just_misses_is_likely(found):
         assert (f"of a gain over training alone, over {told.flat}, corrected" in said) is (low > 0 or p_value < 0.0525)
 
 
-def test_a_metric_that_is_defined_on_some_splits_is_told(found):
-    scores = {name: values.clone() for name, values in found.scores.items()}
+def test_a_metric_that_is_defined_on_some_splits_is_told(regression_benefit):
+    scores = {name: values.clone() for name, values in regression_benefit.scores.items()}
     for values in scores.values():
         values[0, 1] = math.nan
-    assert finding(replace(found, scores=scores), "partly-defined").numbers["splits"] == {"b": 2}
-    assert not findings(found, "partly-defined")
+    assert finding(replace(regression_benefit, scores=scores), "partly-defined").numbers["splits"] == {"b": 2}
+    assert not findings(regression_benefit, "partly-defined")
 
 
-def test_a_simple_tool_that_gains_more_than_every_way_is_told(found):
-    alone = found.scores["alone"]
+def test_a_simple_tool_that_gains_more_than_every_way_is_told(regression_benefit):
+    alone = regression_benefit.scores["alone"]
     noise = 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None]
     for pooled, told in ((0.1 * alone * noise, True), (2.0 * alone * noise, False)):
-        one = findings(replace(found, baseline={"pooled": pooled}), "simpler")
+        one = findings(replace(regression_benefit, baseline={"pooled": pooled}), "simpler")
         assert [(f.subject, f.numbers["gain"] == pytest.approx(0.9, abs=0.01)) for f in one] == [
             ("pooled", True)
         ] * told
-    assert not findings(found, "simpler")
+    assert not findings(regression_benefit, "simpler")
 
 
 def test_rows_of_a_site_add_up_to_all_that_it_has_where_splits_differ_in_size():
@@ -901,12 +916,17 @@ def test_groups_count_where_samples_are_of_groups():
     assert told.deviation[1] == pytest.approx(0.5 * 1.25**0.5)  # of four values 0.5 apart, which each patient has once
 
 
-def test_it_says_what_to_do(found):
+def test_it_says_what_to_do(regression_benefit):
     """Of errors that are halved or doubled everywhere, with little noise; c loses by all together."""
     alone = torch.tensor([[1.0, 1.0, 1.0], [1.1, 1.1, 1.1], [0.9, 0.9, 0.9]], dtype=torch.float64)
     noise = 1 + 0.001 * torch.tensor([[0.0], [1.0], [2.0]], dtype=torch.float64)
-    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
-    base = replace(found, picked=models, constant=4 * alone.flip(0), pairs=torch.full_like(found.pairs, torch.nan))
+    models = dict.fromkeys([*regression_benefit.picked], [LEARNED] * 3)
+    base = replace(
+        regression_benefit,
+        picked=models,
+        constant=4 * alone.flip(0),
+        pairs=torch.full_like(regression_benefit.pairs, torch.nan),
+    )
 
     def advice(**scores):
         one = finding(replace(base, scores={"alone": alone, **scores}), "advice")
@@ -921,10 +941,10 @@ def test_it_says_what_to_do(found):
     assert advice(together=alone * torch.tensor([0.5, 1.0, 2.0]) * noise, ditto=alone)[0] == "starred"
 
 
-def test_what_constants_stand_for_is_marked(found):
+def test_what_constants_stand_for_is_marked(regression_benefit):
     flat = [None] * 2 + [LEARNED]
-    models = {name: [LEARNED] * 3 for name in found.picked}
-    told = replace(found, picked={**models, "together": flat, "pairs": flat})
+    models = {name: [LEARNED] * 3 for name in regression_benefit.picked}
+    told = replace(regression_benefit, picked={**models, "together": flat, "pairs": flat})
     assert finding(told, "mean", "together").numbers["constants"]
     assert "gain" in finding(told, "mean", "together").numbers
     assert "by all together†: " in benefit_answer(told)
@@ -935,14 +955,14 @@ def test_what_constants_stand_for_is_marked(found):
     assert re.split(r"\s{2,}", table.splitlines()[2])[4 + ("constant" in table.splitlines()[0])] == "–†"
     assert table.count("–†") == 5
     assert "†: on half of the splits or more the mean of the targets of each site took the place of models." in table
-    assert "†" not in benefit_table(replace(found, picked=models))
+    assert "†" not in benefit_table(replace(regression_benefit, picked=models))
 
 
-def test_errors_that_are_many_times_as_large_are_told_in_percent_too(found):
+def test_errors_that_are_many_times_as_large_are_told_in_percent_too(regression_benefit):
     """c's error is 3.5, 4 and 4.5 times as large."""
-    scores = {name: one.clone() for name, one in found.scores.items()}
+    scores = {name: one.clone() for name, one in regression_benefit.scores.items()}
     scores["together"][:, 2] = scores["alone"][:, 2] * torch.tensor([3.5, 4.0, 4.5])
-    row = re.split(r"\s{2,}", benefit_table(replace(found, scores=scores)).splitlines()[4])
+    row = re.split(r"\s{2,}", benefit_table(replace(regression_benefit, scores=scores)).splitlines()[4])
     assert any(cell.startswith(f"−{100 * ((3.5 * 4 * 4.5) ** (1 / 3) - 1):.1f} (") for cell in row)
 
 
@@ -952,23 +972,29 @@ def test_sites_that_are_numbers_are_called_so_in_errors():
         benefit(tasks, linear, methods={}, repeats=3, lrs=(1e30,), **{**WHOLE, "rounds": 40})
 
 
-def test_a_way_that_constants_replaced_is_not_the_best(found):
+def test_a_way_that_constants_replaced_is_not_the_best(regression_benefit):
     """All together has half the error, ditto nine tenths; but constants took the place of the one model of all."""
-    alone, noise = found.scores["alone"], 1 + 0.05 * torch.tensor([[1.0], [-1.0], [0.5]], dtype=torch.float64)
+    alone, noise = (
+        regression_benefit.scores["alone"],
+        1 + 0.05 * torch.tensor([[1.0], [-1.0], [0.5]], dtype=torch.float64),
+    )
     scores = {"alone": alone, "together": 0.5 * alone * noise, "ditto": 0.9 * alone * noise}
-    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
-    told = replace(found, scores=scores, picked=models)
+    models = dict.fromkeys([*regression_benefit.picked], [LEARNED] * 3)
+    told = replace(regression_benefit, scores=scores, picked=models)
     assert finding(told, "best").subject == "together"
     stood = replace(told, picked={**models, "together": [None] * 3})
     assert finding(stood, "best").subject == "ditto"
 
 
-def test_a_quick_run_that_shows_harm_says_so(found):
-    alone, noise = found.scores["alone"], 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None]
-    models = dict.fromkeys([*found.picked], [LEARNED] * 3)
+def test_a_quick_run_that_shows_harm_says_so(regression_benefit):
+    alone, noise = regression_benefit.scores["alone"], 1 + 0.001 * torch.arange(3.0, dtype=torch.float64)[:, None]
+    models = dict.fromkeys([*regression_benefit.picked], [LEARNED] * 3)
     scores = {"alone": alone, "together": 3 * alone * noise, "ditto": alone * noise}
-    pairs, without = torch.full_like(found.pairs, torch.nan), torch.full_like(found.without, torch.nan)
-    told = replace(found, scores=scores, picked=models, pairs=pairs, without=without)
+    pairs, without = (
+        torch.full_like(regression_benefit.pairs, torch.nan),
+        torch.full_like(regression_benefit.without, torch.nan),
+    )
+    told = replace(regression_benefit, scores=scores, picked=models, pairs=pairs, without=without)
     advice = finding(told, "advice")
     assert advice.subject == "again"
     assert str(advice).startswith("So nothing is decided, except that collaborating by all together harms: ")

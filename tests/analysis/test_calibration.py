@@ -11,7 +11,7 @@ from sklearn.metrics import balanced_accuracy_score, log_loss
 from graphcollab.analysis.calibration import balanced_threshold, fit_temperature
 
 
-def drawn(scale: float, seed: int = 0):
+def margins_and_classes(scale: float, seed: int = 0):
     """Margins that are too large by a factor, and classes."""
     draw = np.random.default_rng(seed)
     margin = draw.normal(size=400)
@@ -20,7 +20,7 @@ def drawn(scale: float, seed: int = 0):
 
 @pytest.mark.parametrize("scale", [0.4, 1.0, 3.0])
 def test_a_temperature_is_the_inverse_slope_of_a_logistic_regression(scale):
-    margin, truth = drawn(scale)
+    margin, truth = margins_and_classes(scale)
     slope = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10).fit(margin[:, None], truth).coef_[0, 0]
     logits, labels = torch.from_numpy(margin), torch.from_numpy(truth)
     assert fit_temperature(logits[:, None], labels.float()) == pytest.approx(1 / slope, rel=1e-4)
@@ -50,7 +50,7 @@ def test_temperatures_of_classes_that_are_told_apart_stay_within_bounds():
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_threshold_has_the_greatest_balanced_accuracy(seed):
-    margin, truth = drawn(1.0, seed)
+    margin, truth = margins_and_classes(1.0, seed)
     chance = np.round(1 / (1 + np.exp(2 - margin)), 2)  # ties
     found = balanced_threshold(torch.from_numpy(chance), torch.from_numpy(truth))
     best = max(balanced_accuracy_score(truth, chance > bar) for bar in np.arange(0.005, 1, 0.01))

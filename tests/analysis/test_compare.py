@@ -41,13 +41,13 @@ def make():
     return MLP(3, (4,), 2)
 
 
-def go(tasks=make_tasks, methods=METHODS, seeds=(0, 1), grids=None, **settings):
+def compare_methods(tasks=make_tasks, methods=METHODS, seeds=(0, 1), grids=None, **settings):
     return compare(methods, tasks, make, seeds, grids, **{"rounds": 3, **settings})
 
 
 @pytest.fixture(scope="module")
 def comparison():
-    return go(grids={"*": {"lr": LRS}})
+    return compare_methods(grids={"*": {"lr": LRS}})
 
 
 def test_every_setting_is_tried_on_every_seed(comparison):
@@ -67,7 +67,7 @@ def test_the_choice_is_best_on_validation_data(comparison):
 
 def test_test_data_do_not_influence_the_choice(comparison):
     """With all test labels wrong, the chosen setting looks worst on test data, and is chosen still."""
-    wrong = go(lambda seed: make_tasks(seed, flip_tests=True), grids={"*": {"lr": LRS}})
+    wrong = compare_methods(lambda seed: make_tasks(seed, flip_tests=True), grids={"*": {"lr": LRS}})
     for name in METHODS:
         assert [t.setting for t in wrong.chosen[name]] == [t.setting for t in comparison.chosen[name]]
         best = max((t for t in wrong.trials if t.method == name), key=lambda t: t.summary["mean"])
@@ -113,7 +113,7 @@ def test_paired_statistics_by_hand():
 
 
 def test_comparisons_of_different_methods_can_be_joined(comparison):
-    parts = [go(methods={name: METHODS[name]}, grids={"*": {"lr": LRS}}) for name in METHODS]
+    parts = [compare_methods(methods={name: METHODS[name]}, grids={"*": {"lr": LRS}}) for name in METHODS]
     joined = Comparison.join(parts)
     assert list(joined.chosen) == list(joined.results) == list(METHODS)
     for name in METHODS:
@@ -124,10 +124,10 @@ def test_comparisons_of_different_methods_can_be_joined(comparison):
 
 def test_what_cannot_be_joined_is_refused(comparison):
     whole, quick = {"local": METHODS["local"]}, {"quick": METHODS["local"]}
-    one, seeds = go(methods=quick), go(methods=quick, seeds=(1, 0))
-    other = go(methods=quick, tasks=lambda seed: make_tasks(seed, flip_tests=seed == 1))
+    one, seeds = compare_methods(methods=quick), compare_methods(methods=quick, seeds=(1, 0))
+    other = compare_methods(methods=quick, tasks=lambda seed: make_tasks(seed, flip_tests=seed == 1))
     with raises("duplicate", "comparisons", "'local'"):
-        Comparison.join([comparison, go(methods=whole)])
+        Comparison.join([comparison, compare_methods(methods=whole)])
     with raises("mismatch", "seeds", "'local'", "0", "1", "'quick'"):
         Comparison.join([comparison, seeds])
     with raises("mismatch", "tasks", "'local'", "'quick'", "1"):
@@ -141,14 +141,14 @@ def test_what_cannot_be_joined_is_refused(comparison):
 
 def test_comparisons_on_different_seeds_can_be_joined(comparison):
     grids = {"*": {"lr": [0.3]}}
-    parts = [go(seeds=(seed,), grids=grids) for seed in (0, 1)]
+    parts = [compare_methods(seeds=(seed,), grids=grids) for seed in (0, 1)]
     joined = Comparison.join(parts)
     assert joined.values("local") == comparison.values("local")
     assert joined.results["local"] is parts[1].results["local"]
     with raises("duplicate", "comparisons", "'local'"):
         Comparison.join([parts[0], parts[0]])
     with raises("mismatch", "seeds"):
-        Comparison.join([parts[0], go(seeds=(1,), methods={"local": METHODS["local"]})])
+        Comparison.join([parts[0], compare_methods(seeds=(1,), methods={"local": METHODS["local"]})])
 
 
 def test_rows(comparison):
@@ -158,7 +158,7 @@ def test_rows(comparison):
     assert row["mean_std_over_seeds"] == pytest.approx(abs(values[0] - values[1]) / math.sqrt(2))
     assert row["settings"] == [{"lr": 0.3}] * 2
     assert [entry["seed"] for entry in row["per_seed"]] == [0, 1]
-    assert math.isnan(go(seeds=(0,)).rows()["local"]["mean_std_over_seeds"])
+    assert math.isnan(compare_methods(seeds=(0,)).rows()["local"]["mean_std_over_seeds"])
 
 
 def test_methods_meet_the_same_tasks_and_initial_models():
@@ -170,7 +170,7 @@ def test_methods_meet_the_same_tasks_and_initial_models():
             self.seen.append(data.x.tensors[0].clone())
 
     start = Start()
-    go(callbacks=[start])
+    compare_methods(callbacks=[start])
     a, b, c, d = start.seen  # seed 0: local, fedavg; seed 1: local, fedavg
     assert torch.equal(a, b)
     assert torch.equal(c, d)
@@ -178,7 +178,7 @@ def test_methods_meet_the_same_tasks_and_initial_models():
 
 
 def test_is_deterministic(comparison):
-    again = go(grids={"*": {"lr": LRS}})
+    again = compare_methods(grids={"*": {"lr": LRS}})
 
     def plain(trials):
         return [(t.method, t.seed, dict(t.setting), t.validation, {**t.summary, "seconds": 0}) for t in trials]
@@ -187,18 +187,18 @@ def test_is_deterministic(comparison):
 
 
 def test_seeds_in_any_order_are_paired():
-    mixed = go(seeds=(5, 2), grids={"local": {"lr": LRS}})
+    mixed = compare_methods(seeds=(5, 2), grids={"local": {"lr": LRS}})
     assert [t.seed for t in mixed.chosen["local"]] == [t.seed for t in mixed.chosen["fedavg"]] == [5, 2]
 
 
 def test_every_method_can_have_its_edges():
-    comparison = go(seeds=(0,), graphs={"fedavg": Complete()})
+    comparison = compare_methods(seeds=(0,), graphs={"fedavg": Complete()})
     assert comparison.results["local"].data.edge_index.shape[1] == 0
     assert comparison.results["fedavg"].data.edge_index.shape[1] == 12
 
 
 def test_early_stopping_is_judged_by_the_returned_models():
-    comparison = go(seeds=(0,), rounds=12, patience=2, grids={"local": {"lr": [0.3]}})
+    comparison = compare_methods(seeds=(0,), rounds=12, patience=2, grids={"local": {"lr": [0.3]}})
     history = comparison.results["local"].history
     trial = comparison.chosen["local"][0]
     assert trial.validation == max(history.mean("val_metric"))
@@ -207,13 +207,17 @@ def test_early_stopping_is_judged_by_the_returned_models():
 
 def test_on_trial_counts():
     seen = []
-    go(on_trial=lambda trial, result, number, total: seen.append((trial.method, result.data.round, number, total)))
+    compare_methods(
+        on_trial=lambda trial, result, number, total: seen.append((trial.method, result.data.round, number, total))
+    )
     assert seen == [("local", 3, 1, 4), ("fedavg", 3, 2, 4), ("local", 3, 3, 4), ("fedavg", 3, 4, 4)]
 
 
 def test_a_setting_that_diverges_counts_as_the_worst():
     with warns("diverged", "method 'local'", "0"):
-        comparison = go(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": [1e30, 0.3]}})
+        comparison = compare_methods(
+            seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": [1e30, 0.3]}}
+        )
     assert [math.isnan(t.validation) for t in comparison.trials] == [True, False]
     assert comparison.chosen["local"][0].setting["lr"] == 0.3
     for lrs in ([1e30], [1e30, 1e31]):
@@ -221,13 +225,13 @@ def test_a_setting_that_diverges_counts_as_the_worst():
             raises("diverged", "node 'node 0'", kind=NonFiniteLossError),
             warns("diverged", "method 'local'"),
         ):
-            go(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": lrs}})
+            compare_methods(seeds=(0,), methods={"local": METHODS["local"]}, grids={"local": {"lr": lrs}})
 
 
 def test_a_setting_whose_fine_tuning_diverges_counts_as_the_worst():
     grid = {"finetune_lr": [1e30, 0.3], "finetune_epochs": [3]}
     with warns("diverged", "method 'tuned'", "3", "0"):
-        comparison = go(seeds=(0,), methods={"tuned": fedavg_finetuned}, grids={"tuned": grid})
+        comparison = compare_methods(seeds=(0,), methods={"tuned": fedavg_finetuned}, grids={"tuned": grid})
     assert [math.isnan(t.validation) for t in comparison.trials] == [True, False]
     assert comparison.chosen["tuned"][0].setting["finetune_lr"] == 0.3
 
@@ -243,7 +247,7 @@ def test_a_trial_that_fails_takes_no_other_with_it():
 
     seen = []
     with warns("error", "method 'fedavg'"):
-        found = go(
+        found = compare_methods(
             grids={"fedavg": {"lr": [0.3, 0.001]}},
             callbacks=[Fail()],
             on_trial=lambda trial, result, number, total: seen.append((trial.failure, result is None, number, total)),
@@ -270,7 +274,7 @@ def test_few_failures_come_before_good_values():
 def test_a_method_all_of_whose_settings_fail_is_kept_as_failed():
     methods = {"local": METHODS["local"], "wild": partial(local, lr=1e30, epochs=2)}
     with warns("diverged", "method 'wild'"):
-        found = go(methods=methods)
+        found = compare_methods(methods=methods)
     assert [bool(t.failure) for t in found.chosen["wild"]] == [True, True]
     assert set(found.results) == {"local"}
     rows = found.rows()
@@ -286,7 +290,7 @@ def test_a_method_all_of_whose_settings_fail_is_kept_as_failed():
 
 def test_an_error_names_method_setting_and_seed():
     with pytest.raises(ValueError, match="lambda") as caught:
-        go(methods={"local": METHODS["local"]}, seeds=(3,), callbacks=[Broken()])
+        compare_methods(methods={"local": METHODS["local"]}, seeds=(3,), callbacks=[Broken()])
     assert caught.value.__notes__ == ["in trial 1 of 1: method 'local' with {} on seed 3"]
 
 
@@ -302,7 +306,7 @@ def test_seeds_without_tasks_fail_alone():
         return make_tasks(seed)
 
     with warns("error", "method 'local'", "1"):
-        found = go(missing, seeds=(0, 1, 2))
+        found = compare_methods(missing, seeds=(0, 1, 2))
     assert [bool(t.failure) for t in found.chosen["fedavg"]] == [False, True, False]
 
 
@@ -316,13 +320,13 @@ def test_a_stopped_comparison_goes_on_where_it_was(tmp_path):
                 raise KeyboardInterrupt("power cut")
 
     with pytest.raises(KeyboardInterrupt, match="power cut"):
-        go(checkpoint=tmp_path, callbacks=[Stop()])
+        compare_methods(checkpoint=tmp_path, callbacks=[Stop()])
     assert sorted(p.name for p in tmp_path.iterdir()) == ["fedavg-0-seed-0", "local-0-seed-0"]
     count = Stop()
     count.left = 0
-    resumed = go(checkpoint=tmp_path, callbacks=[count])
+    resumed = compare_methods(checkpoint=tmp_path, callbacks=[count])
     assert -count.left == 12 - 4  # of four runs with three rounds, four rounds were saved
-    straight = go()
+    straight = compare_methods()
     values = [[t.summary["mean"] for t in c.trials] for c in (resumed, straight)]
     assert values[0] == values[1]
 
@@ -332,7 +336,7 @@ def test_an_interrupted_comparison_returns_nothing(monkeypatch):
     whole = module.run
     monkeypatch.setattr(module, "run", lambda *a, **k: replace(whole(*a, **k), interrupted=True))
     with pytest.raises(KeyboardInterrupt, match=r"method 'local' with \{\} on seed 0"):
-        go()
+        compare_methods()
 
 
 def nothing(seed):
@@ -363,22 +367,22 @@ BAD = {
 def test_bad_arguments(case):
     arguments, kind, message = BAD[case]
     with raises(*message, kind=kind):
-        go(nothing, **arguments)
+        compare_methods(nothing, **arguments)
 
 
 def test_a_function_that_makes_no_tasks_is_refused():
     with raises("type", "tasks", "0", "3", kind=TypeError):
-        go(lambda seed: 3, seeds=(0,))
+        compare_methods(lambda seed: 3, seeds=(0,))
 
 
 def test_missing_samples():
     with raises("empty", "tasks"):
-        go(lambda seed: Tasks.from_samples([(torch.zeros(4, 3), torch.zeros(4).long())] * 2))
+        compare_methods(lambda seed: Tasks.from_samples([(torch.zeros(4, 3), torch.zeros(4).long())] * 2))
     bare = Tasks.from_samples([(torch.zeros(4, 3), torch.zeros(4).long())] * 2, val_fraction=0)
     bare = replace(bare, splits={**bare.splits, "test": bare.splits["train"]})
     with raises("empty", "tasks"):
-        go(lambda seed: bare, grids={"local": {"lr": LRS}})
-    assert math.isnan(go(lambda seed: bare, seeds=(0,)).chosen["local"][0].validation)
+        compare_methods(lambda seed: bare, grids={"local": {"lr": LRS}})
+    assert math.isnan(compare_methods(lambda seed: bare, seeds=(0,)).chosen["local"][0].validation)
 
 
 def test_a_method_that_lacks_data_is_refused_before_another_is_run():
@@ -398,15 +402,15 @@ def test_a_method_that_lacks_data_is_refused_before_another_is_run():
 
 
 def test_a_folder_that_is_not_the_comparisons_own_is_no_failed_trial(tmp_path):
-    go(seeds=[0], checkpoint=tmp_path)
+    compare_methods(seeds=[0], checkpoint=tmp_path)
     with (
         hold_folder(tmp_path / "fedavg-0-seed-0"),
         raises("in-use", f"folder {tmp_path / 'fedavg-0-seed-0'}"),
     ):
-        go(seeds=[0], checkpoint=tmp_path)
+        compare_methods(seeds=[0], checkpoint=tmp_path)
     other = {**METHODS, "fedavg": partial(fedavg, epochs=2, batch_size=5)}
     with raises("other-run", "method.local.epochs", kind=OtherRunError):
-        go(methods=other, seeds=[0], checkpoint=tmp_path)
+        compare_methods(methods=other, seeds=[0], checkpoint=tmp_path)
 
 
 def test_settings_with_which_nodes_are_left_behind_come_last():

@@ -39,7 +39,7 @@ def linear(tasks: Tasks) -> nn.Module:
 
 
 @pytest.fixture(scope="module")
-def found():
+def compared():
     grids = {"*": {"lr": [0.01, 0.3]}}
     made = {"local": local, "fedavg": fedavg}
     return compare(made, dealt, linear, [0, 1, 2], grids, rounds=8, patience=2)
@@ -64,16 +64,16 @@ def test_all_rows_are_put_together_once():
     assert torch.equal(whole.pools["all"].inputs[whole.splits["val"].of(0)], x[4:6])
 
 
-def test_final_models_are_those_of_one_run_on_all_rows(found):
+def test_final_models_are_those_of_one_run_on_all_rows(compared):
     """As many rounds as the median over seeds of the best ones, by the chosen step size, and from the last seed."""
-    rounds = int(median(trial.kept for trial in found.chosen["local"]))
-    assert len({trial.kept for trial in found.chosen["local"]}) > 1
-    setting = found.chosen["local"][0].setting
+    rounds = int(median(trial.kept for trial in compared.chosen["local"]))
+    assert len({trial.kept for trial in compared.chosen["local"]}) > 1
+    setting = compared.chosen["local"][0].setting
     pool = Pool(*(torch.cat(parts) for parts in zip(*samples().values(), strict=True)))
     split = Split.from_lists("all", list(torch.arange(36).split(12)))
     whole = Tasks({"all": pool}, {"train": split}, NAMES, node_id=dealt(0).ids)
     alone = run(local(**setting), whole, linear, rounds=rounds, seed=2)
-    final = found.final("local")
+    final = compared.final("local")
     assert final.result.data.round == rounds
     for name in NAMES:
         assert torch.equal(parameters(final.result.model(name)), parameters(alone.model(name)))
@@ -82,8 +82,8 @@ def test_final_models_are_those_of_one_run_on_all_rows(found):
     assert not torch.equal(final.shared, parameters(alone.model(0)))
 
 
-def test_a_method_that_ends_in_one_model_has_that_for_others(found):
-    final = found.final("fedavg")
+def test_a_method_that_ends_in_one_model_has_that_for_others(compared):
+    final = compared.final("fedavg")
     assert torch.equal(final.shared, parameters(final.result.model("west")))
 
 
@@ -108,8 +108,8 @@ def test_a_method_that_needs_validation_samples_keeps_them():
     assert "fitted to all 36 rows, 6 of them to learn weights by, in " in comparison.final("meta_l2c").how
 
 
-def test_what_was_saved_answers_for_sites_that_have_no_model(found, tmp_path):
-    final = found.final("local", constant=torch.full((1, 3), 0.4), flat="the class frequencies")
+def test_what_was_saved_answers_for_sites_that_have_no_model(compared, tmp_path):
+    final = compared.final("local", constant=torch.full((1, 3), 0.4), flat="the class frequencies")
     models = load(final.save(tmp_path / "final"))
     assert models.has_shared
     x = samples()["north"][0]
@@ -120,24 +120,24 @@ def test_what_was_saved_answers_for_sites_that_have_no_model(found, tmp_path):
     with pytest.raises(KeyError, match=r"there is no site 'basel'.*for another site give None"):
         models.predict("basel", x)
     assert models.about["made"].startswith("fitted to all 36 rows in ")
-    means = torch.tensor([trial.per_node for trial in found.chosen["local"]]).mean(0).tolist()
+    means = torch.tensor([trial.per_node for trial in compared.chosen["local"]]).mean(0).tolist()
     assert models.about["means"]["test"] == pytest.approx(means)
     assert models.about["rows"] == 36
-    assert models.about["setting"] == found.chosen["local"][0].setting
-    plain = load(found.results["local"].save(tmp_path / "plain"))
+    assert models.about["setting"] == compared.chosen["local"][0].setting
+    plain = load(compared.results["local"].save(tmp_path / "plain"))
     assert not plain.has_shared
     with pytest.raises(GraphcollabError, match="no model of all sites was saved"):
         plain.model(None)
 
 
-def test_models_no_better_than_constants_are_warned_of(found):
-    means = torch.tensor([trial.per_node for trial in found.chosen["local"]]).double().mean(0)
+def test_models_no_better_than_constants_are_warned_of(compared):
+    means = torch.tensor([trial.per_node for trial in compared.chosen["local"]]).double().mean(0)
     words = {0.1: "at 3 of 3 sites (east, north, west)", -0.1: ""}
     for above, where in words.items():
-        final = found.final("local", constant=(means + above)[None], flat="the class frequencies")
+        final = compared.final("local", constant=(means + above)[None], flat="the class frequencies")
         assert final.warning.endswith(where)
         assert ("in the mean over sites" in final.warning) == bool(where)
-    final = found.final(
+    final = compared.final(
         "local", constant=torch.stack([means[:1] - 0.1, means[1:2], means[2:] - 0.1], 1), flat="a constant"
     )
     assert (
@@ -151,7 +151,7 @@ def test_sites_with_means_of_their_own_leave_none_for_others():
     assert compare({"local": local}, deal, linear, [0], rounds=1).final("local").shared is None
 
 
-def test_a_comparison_that_was_pickled_says_what_it_lacks(found):
+def test_a_comparison_that_was_pickled_says_what_it_lacks(compared):
     again = pickle.loads(pickle.dumps(compare({"local": local}, dealt, nn.Linear(2, 2), [0], rounds=1)))
     with pytest.raises(GraphcollabError, match="compare again"):
         again.final("local")
@@ -172,7 +172,7 @@ def test_outputs_are_read_with_temperature_and_threshold():
             Answers("binary", **odd)
 
 
-def test_the_best_of_the_late_rounds_is_kept_where_the_last_is_wild(found):
+def test_the_best_of_the_late_rounds_is_kept_where_the_last_is_wild(compared):
     """Training samples stand in for validation samples: by a step too large for them, every other round is worse."""
     wild = compare({"local": local}, dealt, linear, [0], {"*": {"lr": [6.0], "batch_size": [12]}}, rounds=9)
     tasks = with_all_rows(dealt(0))
@@ -184,7 +184,7 @@ def test_the_best_of_the_late_rounds_is_kept_where_the_last_is_wild(found):
     assert "to learn weights by" not in final.how
 
 
-def test_final_models_are_trained_for_as_long_as_was_chosen_though_metrics_tie(found):
+def test_final_models_are_trained_for_as_long_as_was_chosen_though_metrics_tie(compared):
     """Of 40 rows two are of class 1: from the first round on, all models say 0, and losses go on falling."""
     x = torch.randn(40, 2, generator=torch.Generator().manual_seed(0))
     y = (torch.arange(40) % 20 == 0).long()
@@ -193,7 +193,7 @@ def test_final_models_are_trained_for_as_long_as_was_chosen_though_metrics_tie(f
     assert played.result.data.round == 12
 
 
-def test_a_site_that_diverges_takes_no_other_along(found):
+def test_a_site_that_diverges_takes_no_other_along(compared):
     """Inputs of one site are a thousand times as large: its training diverges, and the others' goes on to the end."""
     x = torch.randn(3, 30, 2, generator=torch.Generator().manual_seed(0))
     sites = [(one * (1000 if k == 2 else 1), one.sum(1, keepdim=True)) for k, one in enumerate(x)]

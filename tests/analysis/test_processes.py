@@ -36,7 +36,7 @@ def make_tasks(seed: int, scale: float = 1.0, **settings) -> Tasks:
     return Tasks.from_samples(train, test=test, seed=seed, **settings)
 
 
-def go(tasks=make_tasks, seeds=(4, 5, 6), grids=LRS, **settings):
+def compare_methods(tasks=make_tasks, seeds=(4, 5, 6), grids=LRS, **settings):
     return compare(METHODS, tasks, lambda: MLP(3, (4,), 2), seeds, grids, **{"rounds": 3, **settings})
 
 
@@ -49,9 +49,9 @@ def numbers(trial) -> list[object]:
 def test_results_are_those_of_one_process_bit_for_bit() -> None:
     order: list[tuple[str, int, int, int]] = []
     note = lambda trial, result, number, total: order.append((trial.method, trial.seed, number, total))  # noqa: E731
-    alone = go(on_trial=note)
+    alone = compare_methods(on_trial=note)
     first, order[:] = list(order), []
-    together = go(on_trial=note, n_jobs=2)
+    together = compare_methods(on_trial=note, n_jobs=2)
     assert order == first
     assert [numbers(trial) for trial in together.trials] == [numbers(trial) for trial in alone.trials]
     assert together.chosen.keys() == together.results.keys() == alone.chosen.keys()
@@ -119,16 +119,16 @@ class Count(Callback):
 
 def test_what_is_finished_is_not_played_again(tmp_path: Path) -> None:
     settings = {"checkpoint": tmp_path / "saved", "callbacks": [Count(tmp_path / "rounds")]}
-    first = go(n_jobs=2, **settings)
+    first = compare_methods(n_jobs=2, **settings)
     played = 3 * 2 * (3 + 6)  # seeds, step sizes, rounds: batches of ten take twice as many for the same steps
     assert (tmp_path / "rounds").stat().st_size == played
-    again = go(**settings)
+    again = compare_methods(**settings)
     assert (tmp_path / "rounds").stat().st_size == played
     assert [trial.per_node for trial in again.trials] == [trial.per_node for trial in first.trials]
 
 
 def test_progress_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    go(grids=None, n_jobs=2, progress=True)
+    compare_methods(grids=None, n_jobs=2, progress=True)
     assert "6/6" in capsys.readouterr().err
 
 
@@ -191,4 +191,4 @@ def test_an_interrupted_comparison_goes_on_where_it_was(tmp_path: Path) -> None:
 def test_one_process_gives_no_warning_of_its_own() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        go(grids=None, seeds=(1, 2), rounds=1, n_jobs=2)
+        compare_methods(grids=None, seeds=(1, 2), rounds=1, n_jobs=2)

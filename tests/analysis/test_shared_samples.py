@@ -65,7 +65,7 @@ def fresh_numbers(seed: int) -> Tasks:
     return Tasks.from_samples([(x[:200], x[:200, 0])], test=[(x[200:], x[200:, 0])], loss="mse", metric="mae")
 
 
-def same(seed: int) -> Tasks:
+def same_tasks(seed: int) -> Tasks:
     return resplits(0)
 
 
@@ -80,7 +80,7 @@ def same(seed: int) -> Tasks:
         (lambda seed: partitions(seed, 20), 10 / 20 * 30 / 120, "corrected"),
         (fresh, 0, ""),
         (fresh_numbers, 0, ""),
-        (same, 0, "intervals are over seeds of the same split, and say nothing of other samples"),
+        (same_tasks, 0, "intervals are over seeds of the same split, and say nothing of other samples"),
     ],
 )
 def test_what_seeds_share(tasks, ratio, said):
@@ -91,7 +91,7 @@ def test_what_seeds_share(tasks, ratio, said):
     assert correction(seeds, "seeds")[0] == 0
     if tasks in (resplits, partitions):
         assert correction(seeds, "seeds")[1].startswith("intervals are over other seeds on these samples, and say noth")
-    if tasks is same:
+    if tasks is same_tasks:
         with raises("conflict", "over"):
             correction(seeds, "samples")
     assert correction(seeds[:1], None) == (0, "")

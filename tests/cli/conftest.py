@@ -29,7 +29,7 @@ Run = Callable[..., Done]
 
 
 @pytest.fixture
-def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Call the command with words, in a folder of the test's own."""
     monkeypatch.chdir(tmp_path)
 

@@ -19,12 +19,12 @@ SHORT = ["--seeds", "0", "1", "--rounds", "2", "--hidden", "none", "--lrs", "0.1
 
 
 @pytest.fixture
-def line(patients, about):
+def compare_words(patients, about):
     return ["compare", patients, *about, "--methods", "local", *SHORT, "--metric", "log_loss", "--out", "report"]
 
 
-def test_saved_models_are_fitted_to_all_rows_and_say_so(call, line, patients, tmp_path):
-    done = call(*line, "--save")
+def test_saved_models_are_fitted_to_all_rows_and_say_so(run_command, compare_words, patients, tmp_path):
+    done = run_command(*compare_words, "--save")
     words = "fitted to all 90 rows in "
     assert f"Models of local in report/models/local: {words}" in done.stdout
     assert words in (tmp_path / "report" / "results.txt").read_text()
@@ -34,15 +34,15 @@ def test_saved_models_are_fitted_to_all_rows_and_say_so(call, line, patients, tm
     assert about["setting"] == {"lr": 0.1}
     told = json.loads((tmp_path / "report" / "results.json").read_text())["methods"]["local"]
     assert sum(about["means"]["test"]) / 3 == pytest.approx(told["mean"])
-    assert words in call("show", "report/models/local").stdout
-    assert f"these models were {words}" in call("predict", "report", patients, "--out", "told.csv").stderr
+    assert words in run_command("show", "report/models/local").stdout
+    assert f"these models were {words}" in run_command("predict", "report", patients, "--out", "told.csv").stderr
 
 
-def test_new_sites_are_named_once(call, line, patients, tmp_path):
-    assert call(*line, "--save").exit_code == 0
+def test_new_sites_are_named_once(run_command, compare_words, patients, tmp_path):
+    assert run_command(*compare_words, "--save").exit_code == 0
     new = tmp_path / "new.csv"
     new.write_text(patients.read_text().replace("west", "basel").replace("south", "SOUTH"))
-    told = call("predict", "report", new).stderr
+    told = run_command("predict", "report", new).stderr
     assert re.search(
         "sites (basel, SOUTH|SOUTH, basel) have no models of their own: the model of all sites together", told
     )
@@ -50,34 +50,34 @@ def test_new_sites_are_named_once(call, line, patients, tmp_path):
     assert "SOUTH: did you mean 'south'?" in told
 
 
-def test_new_sites_are_answered_by_the_model_of_all(call, line, patients, tmp_path):
-    assert call(*line, "--save").exit_code == 0
+def test_new_sites_are_answered_by_the_model_of_all(run_command, compare_words, patients, tmp_path):
+    assert run_command(*compare_words, "--save").exit_code == 0
     new = tmp_path / "new.csv"
     new.write_text(patients.read_text().replace("west", "basel"))
-    done = call("predict", "report", new, "--proba")
+    done = run_command("predict", "report", new, "--proba")
     assert "site basel has no model of its own: the model of all sites together answers" in done.stderr
     rows = [one.split(",") for one in done.stdout.splitlines()[1:]]
     models = load(tmp_path / "report/models/local")
     expected = models.predict_proba(None, {"age": [40.0, 70.0], "sex": ["f", "m"]})
     new.write_text("hospital,age,sex\nbasel,40,f\nbasel,70,m\n")
-    shown = call("predict", "report", new, "--proba").stdout.splitlines()[1:]
+    shown = run_command("predict", "report", new, "--proba").stdout.splitlines()[1:]
     assert [float(one.split(",")[-1]) for one in shown] == pytest.approx(expected[:, 1].tolist())
     assert {one[1] for one in rows} == {"north", "south", "basel"}
 
 
-def test_sites_with_means_of_their_own_leave_new_ones_without_an_answer(call, line, patients, tmp_path):
-    assert call(*line, "--save", "--pooled", "per_site").exit_code == 0
-    done = call("predict", "report", patients, "--site", "basel")
+def test_sites_with_means_of_their_own_leave_new_ones_without_an_answer(run_command, compare_words, patients, tmp_path):
+    assert run_command(*compare_words, "--save", "--pooled", "per_site").exit_code == 0
+    done = run_command("predict", "report", patients, "--site", "basel")
     assert done.exit_code == 2
     assert "there is no site 'basel'" in done.stderr
 
 
-def test_probabilities_are_scaled_and_a_threshold_is_chosen(call, line, patients, tmp_path):
-    assert call(*line, "--save", "--calibrate", "--threshold", "balanced").exit_code == 0
+def test_probabilities_are_scaled_and_a_threshold_is_chosen(run_command, compare_words, patients, tmp_path):
+    assert run_command(*compare_words, "--save", "--calibrate", "--threshold", "balanced").exit_code == 0
     scaled = load(tmp_path / "report/models/local")
     read = scaled._answers
     assert f"logits are divided by {read.temperature:.3g}" in scaled.about["made"]
-    assert call(*line, "--save").exit_code == 0  # the same run, whose models are replaced
+    assert run_command(*compare_words, "--save").exit_code == 0  # the same run, whose models are replaced
     plain = load(tmp_path / "report/models/local")
     rows = {"age": [30.0, 47.0, 52.0, 75.0], "sex": ["f", "m", "f", "m"]}
     outputs = plain.outputs("north", rows)
@@ -98,33 +98,33 @@ def test_probabilities_are_scaled_and_a_threshold_is_chosen(call, line, patients
         (["--val-fraction", "0"], "--val-fraction 0.2"),
     ],
 )
-def test_what_cannot_be_is_said_before_any_work(call, line, patients, more, advice):
+def test_what_cannot_be_is_said_before_any_work(run_command, compare_words, patients, more, advice):
     rows = [f"{one},{'abc'[k % 3] if k else 'kind'}" for k, one in enumerate(patients.read_text().splitlines())]
     patients.write_text("\n".join(rows) + "\n")
     target = more.pop() if more[-1] in ("age", "kind") else "disease"
-    line[line.index("disease")] = target
-    line += ["--loss", "mse"] * (target == "age")
-    line[line.index("log_loss")] = "mae" if target == "age" else "log_loss"
-    done = call(*line, *more)
+    compare_words[compare_words.index("disease")] = target
+    compare_words += ["--loss", "mse"] * (target == "age")
+    compare_words[compare_words.index("log_loss")] = "mae" if target == "age" else "log_loss"
+    done = run_command(*compare_words, *more)
     assert done.exit_code == 2
     assert advice in done.stderr
     assert not any(one in done.stderr for one in ("fraction=", "hold_out", "from_frame"))
 
 
-def test_a_table_that_tells_nothing_is_warned_of(call, tmp_path):
+def test_a_table_that_tells_nothing_is_warned_of(run_command, tmp_path):
     lines = ["hospital,age,disease", *(f"{'ab'[k % 2]},{k * 7 % 41},{'ny'[k * k % 7 % 2]}" for k in range(60))]
     (tmp_path / "noise.csv").write_text("\n".join(lines))
     line = ["compare", "noise.csv", "--node", "hospital", "--target", "disease", "--methods", "local", "--seeds", "0"]
     line += ["--metric", "log_loss", "--hidden", "8", "--lrs", "0.5", "--patience", "0", "--rounds", "20"]
-    assert call(*line, "--out", "d", "--save").exit_code == 0
+    assert run_command(*line, "--out", "d", "--save").exit_code == 0
     words = "warning: on test rows such models were no better in log_loss than the class frequencies"
-    assert words in call("show", "d/models/local").stdout
-    assert words in call("predict", "d", "noise.csv").stderr
+    assert words in run_command("show", "d/models/local").stdout
+    assert words in run_command("predict", "d", "noise.csv").stderr
 
 
-def test_benefit_saves_what_it_advises(call, patients, about, tmp_path):
+def test_benefit_saves_what_it_advises(run_command, patients, about, tmp_path):
     line = ["benefit", patients, *about, "--hidden", "none", "--repeats", "3", "--rounds", "3", "--methods", "none"]
-    done = call(*line, "--lrs", "0.1", "--out", "answer", "--save")
+    done = run_command(*line, "--lrs", "0.1", "--out", "answer", "--save")
     assert done.exit_code == 0, done.output
     assert "Models of alone in answer/models/alone: fitted to all 90 rows in " in done.stdout
     assert "fitted to all 90 rows" in (tmp_path / "answer" / "report.html").read_text()
@@ -135,7 +135,7 @@ def test_benefit_saves_what_it_advises(call, patients, about, tmp_path):
     assert models.about["rounds"] == rounds[1]
     means = [sum(one) / 3 for one in zip(*told["scores"]["alone"], strict=True)]
     assert models.about["means"]["test"] == pytest.approx(means)
-    assert call("predict", "answer", patients).exit_code == 0
+    assert run_command("predict", "answer", patients).exit_code == 0
 
 
 def test_models_that_know_less_than_a_constant_are_named():

@@ -14,7 +14,7 @@ va,63,1,4,140,260,0,1,112,1,3,2,,,1
 """
 
 
-def test_every_command_runs(call, tmp_path):
+def test_every_command_runs(run_command, tmp_path):
     rows = NEW.splitlines()
     (tmp_path / "new.csv").write_text("\n".join([rows[0], *rows[1:] * 10]) + "\n")
     lines = [line for block in RUN.findall(PAGE.read_text(encoding="utf-8")) for line in block.splitlines()]
@@ -22,7 +22,7 @@ def test_every_command_runs(call, tmp_path):
     for line in lines:
         program, *words = shlex.split(line)
         assert program == "graphcollab"
-        done = call(*words)
+        done = run_command(*words)
         assert done.exit_code == 0, f"{line}\n{done.output}"
     told = (tmp_path / "predictions.csv").read_text().splitlines()
     assert told[0] == "row,hospital,disease,disease = 0,disease = 1"

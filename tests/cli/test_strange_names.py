@@ -37,7 +37,7 @@ def strange(tmp_path):
 
 
 @pytest.fixture
-def found(strange):
+def comparison(strange):
     tasks = Tasks.from_frame(strange, target=TARGET)
     model = build_model("mlp", tasks.input_shape, 2, hidden=4)
     return compare({"local": local, "l2c": l2c}, lambda seed: tasks, lambda t: model, rounds=1, seeds=[0])
@@ -55,28 +55,28 @@ def formulas(path):
     return [one for one in cells if one[:1] in [*"=@+-\t"] and not one.lstrip("+-").replace(".", "").isdigit()]
 
 
-def test_nothing_that_a_terminal_obeys_is_printed(call, strange, found):
-    found.results["local"].save("models")
-    compared = call("compare", strange, "--target", TARGET, "--methods", "local", "fedavg", *SHORT)
-    for done in (compared, call("show", "models")):
+def test_nothing_that_a_terminal_obeys_is_printed(run_command, strange, comparison):
+    comparison.results["local"].save("models")
+    compared = run_command("compare", strange, "--target", TARGET, "--methods", "local", "fedavg", *SHORT)
+    for done in (compared, run_command("show", "models")):
         assert done.exit_code == 0, done.output
         assert not obeyed(done.output)
         assert r"Bern\x1b[2J" in done.stdout
-    refused = call("predict", "models", strange, "--site", "Bern\x1b]0;x")
+    refused = run_command("predict", "models", strange, "--site", "Bern\x1b]0;x")
     assert refused.exit_code == 2
     assert not obeyed(refused.output)
 
 
-def test_no_cell_is_a_formula(call, strange, found, tmp_path):
-    found.results["local"].save("models")
-    done = call("predict", "models", strange, "--proba", "--out", "found.csv")
+def test_no_cell_is_a_formula(run_command, strange, comparison, tmp_path):
+    comparison.results["local"].save("models")
+    done = run_command("predict", "models", strange, "--proba", "--out", "found.csv")
     assert done.exit_code == 0, done.output
     assert {*formulas(tmp_path / "found.csv")} <= {"+"}  # a lone sign is none
-    assert formulas(report.site_table(found).to_csv(tmp_path / "sites.csv")) == []
+    assert formulas(report.site_table(comparison).to_csv(tmp_path / "sites.csv")) == []
 
 
-def test_neither_tables_nor_warnings_are_obeyed(found):
-    assert not obeyed(str(report.site_table(found)) + str(report.results_table(found)))
+def test_neither_tables_nor_warnings_are_obeyed(comparison):
+    assert not obeyed(str(report.site_table(comparison)) + str(report.results_table(comparison)))
     own = {"age": [1, 2] * 20, "y": [0, 1, 1, 0] * 10}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

@@ -30,8 +30,8 @@ def play(page: str, call) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # a benefit of all defaults
-def test_from_a_csv_to_a_decision(call, tmp_path):
-    warned, auc, brier, answer, compared, *_ = play("csv_to_decision.md", call)
+def test_from_a_csv_to_a_decision(run_command, tmp_path):
+    warned, auc, brier, answer, compared, *_ = play("csv_to_decision.md", run_command)
     assert "'num' tells the target" in warned
     assert "'chol' has 0 in all rows of site 'switzerland'" in warned
     assert "No evidence that collaborating helps." in auc
@@ -42,8 +42,8 @@ def test_from_a_csv_to_a_decision(call, tmp_path):
 
 
 @pytest.mark.slow
-def test_from_a_pretrained_mixer_to_new_tasks(call):
-    [told] = play("mixer_to_new_tasks.md", call)
+def test_from_a_pretrained_mixer_to_new_tasks(run_command):
+    [told] = play("mixer_to_new_tasks.md", run_command)
     lost = re.search(r"^meta_l2c +−(\d+\.\d+)", told, re.MULTILINE)
     assert lost is not None
     assert float(lost[1]) > 1  # in points

@@ -34,7 +34,7 @@ def both(*pairs):
     return [list(ends) for ends in zip(*pairs, *((b, a) for a, b in pairs), strict=True)]
 
 
-def together(group):
+def nodes_by_group(group):
     """Which nodes have the same number."""
     return [[k for k in range(len(group)) if group[k] == g] for g in group.unique().tolist()]
 
@@ -60,7 +60,7 @@ def test_forbidden_edges():
 def test_components_are_reached_both_ways():
     """ann and bob hear each other, cai hears bob, dan, eve and cai go round."""
     data = graph([[0, 1, 1, 2, 3, 4], [1, 0, 2, 3, 4, 2]])
-    assert together(components(data)) in ([[0, 1], [2, 3, 4]], [[2, 3, 4], [0, 1]])
+    assert nodes_by_group(components(data)) in ([[0, 1], [2, 3, 4]], [[2, 3, 4], [0, 1]])
     assert components(data, mutual=False).unique().numel() == 1
     everybody = Data(num_nodes=3, node_id=torch.arange(3))
     assert components(everybody).tolist() == [0, 0, 0]

@@ -142,7 +142,7 @@ def test_nodes_that_learn_are_left_alone(name, kind):
     assert "good" not in stopped.data
 
 
-def begun(loss, targets, weights, factor=10.0):
+def begin_with_numbers(loss, targets, weights, factor=10.0):
     """Two nodes with one sample x = 1 each, and models that are one number."""
     pool = Pool(torch.ones(2, 1).double(), torch.tensor(targets).double()[:, None])
     split = Split.from_lists("train", [torch.tensor([0]), torch.tensor([1])])
@@ -158,17 +158,17 @@ def begun(loss, targets, weights, factor=10.0):
 
 def test_the_bound_by_hand():
     # at w = 3: (3 - 1)² = 4 and (3 - 5)² = 4; outputs of zero: 1 and 25
-    data, env = begun("mse", [1.0, 5.0], 3.0)
+    data, env = begin_with_numbers("mse", [1.0, 5.0], 3.0)
     assert find_diverged(data, env)[0].loss_bound.tolist() == pytest.approx([40.0, 250.0])
     # of negative losses -3 and 0: 0 + 9 · 3; of those of node 1, -1 and 0: 0 + 9
-    data, env = begun(lambda o, t: -(o * t).mean(), [1.0, 1 / 3], 3.0)
+    data, env = begin_with_numbers(lambda o, t: -(o * t).mean(), [1.0, 1 / 3], 3.0)
     assert find_diverged(data, env)[0].loss_bound.tolist() == pytest.approx([27.0, 9.0])
-    data, env = begun("mse", [0.0, 2.0], 0.0)
+    data, env = begin_with_numbers("mse", [0.0, 2.0], 0.0)
     assert find_diverged(data, env)[0].loss_bound.tolist() == [math.inf, 40.0], "0 at both: there is no bound"
 
 
 def test_who_is_blamed_by_hand():
-    data, env = begun("mse", [1.0, 5.0], 3.0)
+    data, env = begin_with_numbers("mse", [1.0, 5.0], 3.0)
     moved = copy.copy(data)
     moved.x = data.x.like([torch.tensor([[8.0], [8.0]]).double()])  # losses 49 > 40, and 9 <= 250
     judged, why = find_diverged(moved, env)
@@ -183,7 +183,7 @@ def test_who_is_blamed_by_hand():
 
 
 def test_an_update_that_doubles_the_loss_is_forgiven_twice():
-    data, env = begun("mse", [1.0, 5.0], 3.0)
+    data, env = begin_with_numbers("mse", [1.0, 5.0], 3.0)
     data.loss_bound = torch.tensor([40.0, 250.0]).double()
     for expected in ([], [], [0]):
         data.x_start = data.x.like([torch.tensor([[3.0], [3.0]]).double()])
@@ -278,7 +278,7 @@ def test_a_node_at_rest_with_values_that_are_not_finite_is_left_behind(make):
 
 def test_losses_below_those_of_the_beginning_may_double():
     """Both began at a loss of 4 or more: from 0.25 to 1 (node 0), and from 4 to 9 (node 1), which began at 25."""
-    data, env = begun("mse", [1.0, 5.0], 3.0)
+    data, env = begin_with_numbers("mse", [1.0, 5.0], 3.0)
     data.loss_bound = torch.tensor([40.0, 250.0]).double()
     for _ in range(5):
         data.x_start = data.x.like([torch.tensor([[1.5], [7.0]]).double()])

@@ -59,7 +59,7 @@ def at_sites(
         return list(pool.map(play, range(sites))), room
 
 
-def made(found: Sequence[Any]) -> list[Any]:
+def results_of(found: Sequence[Any]) -> list[Any]:
     """Return what sites made; raise what one of them raised."""
     for one in found:
         if isinstance(one, Exception):

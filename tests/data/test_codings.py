@@ -9,7 +9,7 @@ import pytest
 from graphcollab import Tasks
 from graphcollab.data.quality_of_values import of_codings
 from graphcollab.sites import tasks_of_site
-from tests.data.rooms import at_sites, made
+from tests.data.rooms import at_sites, results_of
 from tests.raising import raises
 
 AGE = [40.0 + k % 17 for k in range(40)]
@@ -26,13 +26,13 @@ def between(tables, **settings):
     found, _ = at_sites(
         lambda door, k: tasks_of_site(door, [*tables][k], [*tables.values()][k], **settings), len(tables)
     )
-    return made(found)[0]
+    return results_of(found)[0]
 
 
 ROUTES = {"frame": one_frame, "dict": Tasks.from_frame, "sites": between}
 
 
-def told(make, tables, **settings):
+def preparation_and_warnings(make, tables, **settings):
     """Return what is made, and the texts of the warnings of it."""
     with warnings.catch_warnings(record=True) as found:
         warnings.simplefilter("always")
@@ -85,7 +85,7 @@ CODINGS = {
 @pytest.mark.parametrize("route", ROUTES)
 def test_sites_of_which_none_has_the_classes_of_another_are_warned_of(route, coding):
     first, second, classes, says = CODINGS[coding]
-    preparation, texts = told(ROUTES[route], tables_of(first * 20, second * 20))
+    preparation, texts = preparation_and_warnings(ROUTES[route], tables_of(first * 20, second * 20))
     assert preparation.classes == classes
     (text,) = texts
     assert text.startswith(f"the target 'y' has {says}")
@@ -100,7 +100,7 @@ def test_inputs_are_warned_of_together(route):
         "stage": (["x", "y"], ["y", "z"]),
         "sex": ("fm", "fm"),
     }
-    _, texts = told(ROUTES[route], tables_of(**codes))
+    _, texts = preparation_and_warnings(ROUTES[route], tables_of(**codes))
     text = next(one for one in texts if "write them alike" in one)
     assert "'smoker' has 'no', 'yes' at 'A' and 'ja', 'nein' at 'B'; column 'ward' has 'a', 'b' at 'A'" in text
     assert "sex" not in text
@@ -108,7 +108,7 @@ def test_inputs_are_warned_of_together(route):
 
 
 def test_classes_counted_from_another_number():
-    _, texts = told(Tasks.from_frame, tables_of([0, 1, 2, 2] * 10, [1, 2, 3, 3] * 10))
+    _, texts = preparation_and_warnings(Tasks.from_frame, tables_of([0, 1, 2, 2] * 10, [1, 2, 3, 3] * 10))
     assert [one[:26] for one in texts] == ["the target 'y' has '0', '1"]
 
 
@@ -122,19 +122,19 @@ def test_classes_counted_from_another_number():
     ],
 )
 def test_sites_may_lack_classes(first, second):
-    assert told(Tasks.from_frame, tables_of(first, second))[1] == set()
+    assert preparation_and_warnings(Tasks.from_frame, tables_of(first, second))[1] == set()
 
 
 def test_a_site_that_has_all_classes_shows_that_they_are_coded_alike():
     tables = tables_of([0, 1] * 20, [1, 2] * 20)
-    assert told(Tasks.from_frame, {**tables, "C": {"age": AGE, "y": [0, 1, 2, 1] * 10}})[1] == set()
+    assert preparation_and_warnings(Tasks.from_frame, {**tables, "C": {"age": AGE, "y": [0, 1, 2, 1] * 10}})[1] == set()
 
 
 def test_a_site_with_values_of_both_shows_that_they_are_coded_alike_though_it_lacks_some():
     """Crawford has one-family houses and townhouses, but no two-family ones: no site's values are a set above it."""
     kinds = {"A": ["one", "two"] * 20, "B": ["town", "end"] * 20, "C": ["one", "town"] * 20}
     tables = {site: {"age": AGE, "kind": kind, "y": ILL} for site, kind in kinds.items()}
-    assert not [one for one in told(Tasks.from_frame, tables)[1] if "write them alike" in one]
+    assert not [one for one in preparation_and_warnings(Tasks.from_frame, tables)[1] if "write them alike" in one]
 
 
 @pytest.mark.parametrize(("many", "told"), [(10, 1), (11, 0)])

@@ -27,7 +27,7 @@ def held(made, node=0):
 AMOUNTS = {"loss": "mse", "metric": "mse"}
 
 
-def drawn(count, fraction, seed, ident):
+def hold_out_by_hand(count, fraction, seed, ident):
     """The random hold-out, written out."""
     index = keyed_order(seed, 101, ident, torch.arange(count))
     many = min(max(round(fraction * count), 1) if count > 1 and fraction > 0 else 0, count - 1)
@@ -43,7 +43,7 @@ def test_the_random_hold_out_is_what_it_was(targets):
         made = Tasks.from_samples(nodes, val_fraction=fraction, seed=5, node_id=ids, stratify=stratify, **AMOUNTS)
         start = 0
         for node, count in enumerate(sizes):
-            train, val = drawn(count, fraction, 5, int(ids[node]))
+            train, val = hold_out_by_hand(count, fraction, 5, int(ids[node]))
             assert (made.splits["train"].of(node) - start).tolist() == train
             assert (made.splits["val"].of(node) - start).tolist() == val
             start += count
@@ -78,7 +78,7 @@ def test_what_holds_for_all(labels, fraction, seed):
     for node, own in enumerate(labels):
         train, val = made.splits["train"].of(node).tolist(), made.splits["val"].of(node).tolist()
         assert sorted(train + val) == list(range(start, start + len(own)))
-        assert len(val) == len(drawn(len(own), fraction, seed, node)[1])
+        assert len(val) == len(hold_out_by_hand(len(own), fraction, seed, node)[1])
         counts, out = Counter(own), held(made, node)
         several = [c for c, n in counts.items() if n > 1]
         if len(several) <= len(val):

@@ -152,7 +152,7 @@ def test_refused(make, message):
         make()
 
 
-def kept(tasks):
+def weights_follow_rows(tasks):
     return all(w == x + 1 for one in pairs(tasks).values() for x, w in one)
 
 
@@ -160,7 +160,7 @@ def test_weights_stay_with_their_rows():
     tasks = Tasks.from_arrays(X, Y, SITES, weight=W)
     again = [tasks.select(["south"]), tasks.hold_out(0.3, seed=4), tasks.to("cpu"), resplit(tasks, 3)]
     again.append(halve_tests(resplit(tasks, 3, test=0.6), 1))
-    assert all(map(kept, again))
+    assert all(map(weights_follow_rows, again))
     assert torch.equal(again[0].mean_weight["train"], tasks.mean_weight["train"][1:])
 
 
@@ -173,7 +173,7 @@ def test_joined_pools():
 
 def test_newcomers_keep_their_weights():
     old, new = Tasks.from_arrays(X, Y, SITES, weight=W), Tasks.from_arrays(X, Y, ["east"] * 20, weight=W)
-    assert kept(_together(old, new))
+    assert weights_follow_rows(_together(old, new))
     plain = _together(old, Tasks.from_arrays(X, Y, ["east"] * 20))
     assert plain.pools["train"].weight.tolist() == [*W, *[1.0] * 20]
 

@@ -53,7 +53,7 @@ MODULES = {
 }
 
 
-def by_hand(engine, models, optimizer, loss=F.cross_entropy):
+def train_by_torch(engine, models, optimizer, loss=F.cross_entropy):
     """Train every node's plain module with an optimizer of torch; return the rows [K, columns]."""
     spec, tasks = models.specs[0], engine.tasks
     split, pool, rows = tasks.splits["train"], tasks.pools["all"], []
@@ -94,7 +94,7 @@ OPTIMIZERS = [
 def test_optimizers_equal_separate_ones_of_torch(make_engine, ours, theirs, backend):
     engine, models = make_engine(mlp(), backend=backend)
     fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=ours, **FIT), **KEY)
-    torch.testing.assert_close(fitted.models.tensors[0], by_hand(engine, models, theirs), rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(fitted.models.tensors[0], train_by_torch(engine, models, theirs), rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("backend", ["vmap", "loop"])
@@ -103,7 +103,7 @@ def test_modules_equal_plain_training_buffers_included(make_engine, kind, backen
     make, shape = MODULES[kind]
     engine, models = make_engine(make(), shape, sizes=(8, 6, 9, 5), backend=backend)
     fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
-    expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1))
+    expected = train_by_torch(engine, models, lambda p: torch.optim.SGD(p, lr=0.1))
     torch.testing.assert_close(fitted.models.tensors[0], expected, rtol=1e-9, atol=1e-10)
 
 
@@ -141,7 +141,7 @@ def test_a_users_loss_is_called_with_real_batches_only(make_engine):
         lengths.clear()
         results.append(engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY).models.tensors[0])
         assert lengths == {1, 2, 3}
-        expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1), worst)
+        expected = train_by_torch(engine, models, lambda p: torch.optim.SGD(p, lr=0.1), worst)
         torch.testing.assert_close(results[-1], expected, rtol=1e-9, atol=1e-10)
         losses, gradients = engine.grad(Rows.own(models), "val")
         torch.testing.assert_close(losses, engine.loss(Rows.own(models), "val"), rtol=1e-9, atol=1e-10)
@@ -160,7 +160,7 @@ def test_other_losses(make_engine, loss):
     for backend in ("vmap", "loop"):
         engine, models = make_engine(nn.Linear(4, 1), loss=loss, targets=targets, backend=backend)
         fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), **KEY)
-        expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1), plain)
+        expected = train_by_torch(engine, models, lambda p: torch.optim.SGD(p, lr=0.1), plain)
         torch.testing.assert_close(fitted.models.tensors[0], expected, rtol=1e-9, atol=1e-10)
 
 
@@ -175,7 +175,7 @@ def test_anchors(make_engine):
             Rows.own(models), LocalSteps(optimizer=SGD(lr=0.1), **FIT), objective=objective, anchor=anchor, **KEY
         )
         results.append(fitted.models.tensors[0])
-        expected = by_hand(engine, models, lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=10.0))
+        expected = train_by_torch(engine, models, lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=10.0))
         torch.testing.assert_close(results[-1], expected, rtol=1e-9, atol=1e-10)
 
 

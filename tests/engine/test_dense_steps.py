@@ -34,7 +34,7 @@ MODULES = {
 }
 
 
-def draw(*shape, seed=0, dtype=torch.float64):
+def normal(*shape, seed=0, dtype=torch.float64):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
@@ -46,7 +46,7 @@ def feed_of(inputs, targets, sizes, width):
     return Feed(Pool(inputs, targets), index, schedule, torch.arange(len(sizes)), 0, 0)
 
 
-def by_hand(module, spec, row, feed, number, lr, decay):
+def steps_by_autograd(module, spec, row, feed, number, lr, decay):
     """The steps of one row, by autograd and one tensor after the other."""
     spec.load_into(module, row)
     losses = []
@@ -85,19 +85,19 @@ def test_steps(instructions, dtype, widths):
     module = nn.Sequential(*[part for layer in layers for part in (layer, nn.ReLU())][:-1]).to(dtype)
     spec = ParamSpec.from_module(module)
     feed = feed_of(
-        draw(40, widths[0], dtype=dtype),
+        normal(40, widths[0], dtype=dtype),
         torch.arange(40) % widths[-1],
         [[13, 13, 7], [11, 1, 0], [0, 0, 0], [6, 5, 4]],
         13,
     )
-    before = 0.3 * draw(4, spec.num_columns, seed=2, dtype=dtype)
+    before = 0.3 * normal(4, spec.num_columns, seed=2, dtype=dtype)
     models, settings = before.clone(), SGD(lr=0.2, weight_decay=0.1)
     told = dense_layers(make_chain(module), spec)
     losses = take_dense_steps(told, models, feed, settings, CROSS_ENTROPY, instructions)
     assert torch.equal(models[2], before[2])
     close = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-12, "atol": 1e-13}
     for number, row in enumerate(before):
-        expected, loss = by_hand(module, spec, row, feed, number, 0.2, 0.1)
+        expected, loss = steps_by_autograd(module, spec, row, feed, number, 0.2, 0.1)
         torch.testing.assert_close(models[number], expected, **close)
         torch.testing.assert_close(losses[:, number], loss.to(dtype), **close, equal_nan=True)
 
@@ -119,8 +119,8 @@ def test_the_engine_gives_the_same_as_node_by_node(make_engine, name, monkeypatc
 def test_bits_depend_neither_on_other_rows_nor_threads_nor_instructions():
     module = nn.Sequential(nn.Linear(77, 50), nn.ReLU(), nn.Linear(50, 7))
     spec = ParamSpec.from_module(module)
-    layers, before = dense_layers(make_chain(module), spec), 0.1 * draw(24, spec.num_columns, dtype=torch.float32)
-    feed = feed_of(draw(60, 77, seed=1, dtype=torch.float32), torch.arange(60) % 7, [[11, 9, 10]] * 24, 11)
+    layers, before = dense_layers(make_chain(module), spec), 0.1 * normal(24, spec.num_columns, dtype=torch.float32)
+    feed = feed_of(normal(60, 77, seed=1, dtype=torch.float32), torch.arange(60) % 7, [[11, 9, 10]] * 24, 11)
 
     def fitted(rows=slice(None), threads=1, instructions=None):
         models = before[rows].clone()
@@ -155,7 +155,7 @@ def test_numbers_that_are_not_finite_are_seen(make_engine):
 
 
 def test_labels_that_are_no_class():
-    layers, inputs = (Dense(0, -1, 2, 3, False),), draw(4, 2)
+    layers, inputs = (Dense(0, -1, 2, 3, False),), normal(4, 2)
     for label in (3, -1):
         feed = feed_of(inputs, torch.tensor([0, 1, 2, label]), [[4, 4, 4, 4, 4, 4]], 4)
         with raises("range", "targets", kind=IndexError):
@@ -163,7 +163,7 @@ def test_labels_that_are_no_class():
 
 
 def test_samples_that_are_not_in_the_pool():
-    layers, inputs = (Dense(0, -1, 2, 3, False),), draw(4, 2)
+    layers, inputs = (Dense(0, -1, 2, 3, False),), normal(4, 2)
     for place in (4, -1):
         feed = feed_of(inputs, torch.tensor([0, 1, 2, 0]), [[4, 4]], 4)
         feed.index[0, 1, 3] = place
@@ -174,21 +174,21 @@ def test_samples_that_are_not_in_the_pool():
 def test_labels_that_pytorch_ignores():
     module = nn.Linear(2, 3).double()
     spec = ParamSpec.from_module(module)
-    feed = feed_of(draw(4, 2), torch.tensor([0, -100, 2, -100]), [[4, 4], [3, 1]], 4)
-    before = draw(2, 9, seed=4)
+    feed = feed_of(normal(4, 2), torch.tensor([0, -100, 2, -100]), [[4, 4], [3, 1]], 4)
+    before = normal(2, 9, seed=4)
     models = before.clone()
     losses = take_dense_steps(dense_layers(make_chain(module), spec), models, feed, SGD(lr=0.5), CROSS_ENTROPY)
     for number in range(2):
-        expected, loss = by_hand(module, spec, before[number], feed, number, 0.5, 0.0)
+        expected, loss = steps_by_autograd(module, spec, before[number], feed, number, 0.5, 0.0)
         torch.testing.assert_close(models[number], expected)
         torch.testing.assert_close(losses[:, number], loss.double())
 
 
 def test_rows_of_a_larger_tensor():
     """The stacks of a run are rows of memory that has more columns, and shares of the processes."""
-    feed = feed_of(draw(5, 2), torch.arange(5) % 3, [[2], [2]], 2)
+    feed = feed_of(normal(5, 2), torch.arange(5) % 3, [[2], [2]], 2)
     wide = torch.full((2, 20), 7.0, dtype=torch.float64)
-    wide[:, :9] = draw(2, 9)
+    wide[:, :9] = normal(2, 9)
     alone = wide[:, :9].clone()
     layers = (Dense(0, 6, 2, 3, False),)
     for models in (wide[:, :9], alone):
@@ -231,7 +231,7 @@ def test_chains_of_other_layers_are_left_to_pytorch(module):
 
 def test_steps_that_are_wrong_are_found_when_a_plan_is_made(monkeypatch):
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
-    sample = draw(5, 4, dtype=torch.float32), torch.arange(5) % 3
+    sample = normal(5, 4, dtype=torch.float32), torch.arange(5) % 3
     whole = vmap_backend.take_dense_steps
 
     def wrong(layers, new, *rest):
@@ -258,14 +258,14 @@ def test_a_class_that_is_masked_stays_so():
 
 
 def test_batches_that_lie_otherwise_in_memory():
-    feed = feed_of(draw(9, 2), torch.arange(9) % 3, [[3, 2], [1, 3]], 3)
+    feed = feed_of(normal(9, 2), torch.arange(9) % 3, [[3, 2], [1, 3]], 3)
     turned = Feed(
         Pool(feed.pool.inputs, torch.stack([feed.pool.targets, feed.pool.targets], 1)[:, 0]),
         feed.index.permute(2, 1, 0).contiguous().permute(2, 1, 0),
         Schedule(feed.index, feed.schedule.size.T.contiguous().T, feed.schedule.steps),
         feed.node_id, 0, 0,
     )  # fmt: skip
-    found = [draw(2, 9, seed=3), draw(2, 9, seed=3)]
+    found = [normal(2, 9, seed=3), normal(2, 9, seed=3)]
     for one, models in zip((feed, turned), found, strict=True):
         take_dense_steps((Dense(0, 6, 2, 3, False),), models, one, SGD(lr=0.1), CROSS_ENTROPY)
     assert torch.equal(*found)
@@ -294,9 +294,9 @@ class Louder(Loss):
 
 
 def test_whatever_else_is_left_to_pytorch():
-    inputs, targets, sizes = draw(6, 2), torch.arange(6) % 3, [[2, 2]]
+    inputs, targets, sizes = normal(6, 2), torch.arange(6) % 3, [[2, 2]]
     feed = feed_of(inputs, targets, sizes, 2)
-    layers, models = (Dense(0, 6, 2, 3, False),), draw(1, 9)
+    layers, models = (Dense(0, 6, 2, 3, False),), normal(1, 9)
 
     def taken(feed=feed, optimizer=None, objective=CROSS_ENTROPY, models=models):
         return take_dense_steps(layers, models.clone(), feed, optimizer or SGD(lr=0.1), objective)
@@ -307,15 +307,15 @@ def test_whatever_else_is_left_to_pytorch():
     assert taken(optimizer=Adam()) is None
     assert taken(optimizer=Slower(lr=0.1)) is None
     assert taken(objective=Louder(CROSS_ENTROPY.function, per_sample=True)) is None
-    assert take_dense_steps(layers, draw(1, 18)[:, ::2], feed, SGD(lr=0.1), CROSS_ENTROPY) is None
+    assert take_dense_steps(layers, normal(1, 18)[:, ::2], feed, SGD(lr=0.1), CROSS_ENTROPY) is None
     assert taken(objective=CROSS_ENTROPY + Proximal(0.1)) is None
     assert taken(objective=as_objective("mse")) is None
     assert taken(objective=as_objective(F.cross_entropy)) is None
     for name, value in (("views", 1), ("weight", torch.ones(1, 2, 2)), ("scale", {"all": torch.ones(1)})):
         assert taken(feed=Feed(feed.pool, feed.index, feed.schedule, feed.node_id, 0, 0, **{name: value})) is None
-    assert taken(feed_of(draw(6, 2, 1), targets, sizes, 2)) is not None  # which the chain has flattened
-    assert taken(feed_of(draw(6, 2, 2), targets, sizes, 2)) is None
-    assert taken(feed_of(draw(2, 6).T, targets, sizes, 2)) is None
+    assert taken(feed_of(normal(6, 2, 1), targets, sizes, 2)) is not None  # which the chain has flattened
+    assert taken(feed_of(normal(6, 2, 2), targets, sizes, 2)) is None
+    assert taken(feed_of(normal(2, 6).T, targets, sizes, 2)) is None
     assert taken(feed_of(inputs, targets.double(), sizes, 2)) is None
     assert taken(feed_of(inputs, targets.int(), sizes, 2)) is None
     assert taken(feed_of(inputs, targets[:, None], sizes, 2)) is None
@@ -324,11 +324,11 @@ def test_whatever_else_is_left_to_pytorch():
 
 
 def test_large_steps_of_several_threads_are_shared_by_pytorch(monkeypatch):
-    feed = feed_of(draw(6, 2), torch.arange(6) % 3, [[2, 2]], 2)
+    feed = feed_of(normal(6, 2), torch.arange(6) % 3, [[2, 2]], 2)
     monkeypatch.setattr(dense_steps, "LARGE_STEP", 11)
     for threads, taken in ((1, True), (2, False)):
         with same_threads(threads):
-            found = take_dense_steps((Dense(0, 6, 2, 3, False),), draw(1, 9), feed, SGD(), CROSS_ENTROPY)
+            found = take_dense_steps((Dense(0, 6, 2, 3, False),), normal(1, 9), feed, SGD(), CROSS_ENTROPY)
         assert (found is not None) is taken
 
 

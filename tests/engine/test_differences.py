@@ -51,7 +51,7 @@ def test_numbers_by_hand():
     )
 
 
-def made(kind, tried):
+def backend_for(kind, tried):
     """A backend for the models of a trial, which look across the batch in training."""
     return kind(tried.module, tried.spec, Plan(kind.name, 2, "by hand", "evaluation"))
 
@@ -59,7 +59,7 @@ def made(kind, tried):
 @pytest.mark.parametrize("kind", [VmapBackend, LoopBackend])
 def test_right_backends(kind):
     tried = trial(network())
-    assert tried.difference(made(kind, tried)) is None
+    assert tried.difference(backend_for(kind, tried)) is None
 
 
 def wrong(kind, **methods):
@@ -93,7 +93,7 @@ def at(values, column, by=0.1):
 def test_what_is_wrong_is_named(kind, methods, wanted):
     tried = trial(network())
     assert tried.spec.num_parameters == 53
-    assert tried.difference(made(wrong(kind, **methods), tried)) == wanted
+    assert tried.difference(backend_for(wrong(kind, **methods), tried)) == wanted
 
 
 class Looks(nn.Linear):

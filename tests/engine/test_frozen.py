@@ -26,13 +26,13 @@ SIZES = (7, 4, 10, 5)
 FIT = {"batch_size": 3, "epochs": 2}
 
 
-def draw(*shape, seed=0):
+def normal(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def drawn():
+def two_class_tasks():
     """Two classes at three nodes of eight samples."""
-    return Tasks.from_samples([(draw(8, 4, seed=k).float(), torch.arange(8) % 2) for k in range(3)])
+    return Tasks.from_samples([(normal(8, 4, seed=k).float(), torch.arange(8) % 2) for k in range(3)])
 
 
 class Adapted(nn.Module):
@@ -89,7 +89,7 @@ MODULES = {
 }
 
 
-def by_hand(module, engine, models):
+def train_by_torch(module, engine, models):
     """Train every node's copy of a module by Adam of torch; return rows [K, P] and the last model's frozen weights."""
     spec, tasks, rows = models.specs[0], engine.tasks, []
     split, pool = tasks.splits["train"], tasks.pools["all"]
@@ -115,7 +115,7 @@ def test_training_is_that_of_plain_pytorch(make_engine, kind, backend):
     module = MODULES[kind]().double()
     kept = {name: p.clone() for name, p in module.named_parameters() if not p.requires_grad}
     engine, models = make_engine(module, backend=backend)
-    expected = by_hand(module, engine, models)
+    expected = train_by_torch(module, engine, models)
     fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=Adam(lr=0.1), **FIT), seed=3, round_=2)
     torch.testing.assert_close(fitted.models.tensors[0], expected)
     loss, grads = engine.grad(Rows.own(models), "val")
@@ -133,9 +133,9 @@ def test_training_is_that_of_plain_pytorch(make_engine, kind, backend):
 @pytest.mark.parametrize("shape", [(2, 3, 4), (2, 4), (2, 3, 5, 4)])
 @pytest.mark.parametrize("same", ["", "weight", "bias", "weight and bias", "weight, no bias"])
 def test_linear_layers_whose_weights_are_the_same_for_all_rows(shape, same):
-    x = draw(*shape)
-    weight = draw(6, 4, seed=1) if "weight" in same else draw(2, 6, 4, seed=1)
-    bias = None if "no" in same else draw(6, seed=2) if "bias" in same else draw(2, 6, seed=2)
+    x = normal(*shape)
+    weight = normal(6, 4, seed=1) if "weight" in same else normal(2, 6, 4, seed=1)
+    bias = None if "no" in same else normal(6, seed=2) if "bias" in same else normal(2, 6, seed=2)
     own = [weight if weight.dim() == 2 else weight[r] for r in range(2)]
     added = [None if bias is None else bias if bias.dim() == 1 else bias[r] for r in range(2)]
     expected = torch.stack([F.linear(x[r], own[r], added[r]) for r in range(2)])
@@ -194,7 +194,7 @@ def test_no_run_copies_the_base(tmp_path, backend):
 
     module = Own(nn.Linear(500, 500), nn.LayerNorm(500), nn.Linear(500, 2))
     module[0].requires_grad_(False)
-    tasks = Tasks.from_samples([(draw(8, 500, seed=k).float(), torch.arange(8) % 2) for k in range(3)])
+    tasks = Tasks.from_samples([(normal(8, 500, seed=k).float(), torch.arange(8) % 2) for k in range(3)])
     with Large(500 * 500, module[0].weight) as large:
         result = run(dpsgd(epochs=1), tasks, module, rounds=2, compute=Compute(backend=backend), checkpoint=tmp_path)
         models = result.models()
@@ -243,7 +243,7 @@ WRITES = {
 def test_a_forward_pass_that_writes_is_refused(how, mode):
     write, what = WRITES[how]
     with raises("contract", what, "Writes", kind=FrozenWeightsError):
-        run(dpsgd(), drawn(), Writes(write, mode), rounds=1)
+        run(dpsgd(), two_class_tasks(), Writes(write, mode), rounds=1)
 
 
 @pytest.mark.parametrize("mode", [None, "training", "evaluation"])
@@ -289,7 +289,14 @@ class WritesLater(Callback):
 def test_whoever_writes_between_rounds_is_found(backend):
     module = Adapted()
     with raises("contract", "parameter 'base.bias'", kind=FrozenWeightsError):
-        run(dpsgd(), drawn(), module, rounds=3, compute=Compute(backend=backend), callbacks=[WritesLater(module)])
+        run(
+            dpsgd(),
+            two_class_tasks(),
+            module,
+            rounds=3,
+            compute=Compute(backend=backend),
+            callbacks=[WritesLater(module)],
+        )
 
 
 @pytest.mark.parametrize("compute", ["fit", "grad", "loss"])

@@ -76,7 +76,7 @@ def channels_first(engine, models):
     return Engine(engine.tasks, [engine.backends[0].module], models.specs, plans=[plan])
 
 
-def by_hand(engine, models, optimizer):
+def train_by_torch(engine, models, optimizer):
     """Train every node's model by an optimizer of torch, in the usual memory format; return rows [K, columns]."""
     spec, tasks = models.specs[0], engine.tasks
     split, pool, rows = tasks.splits["train"], tasks.pools["all"], []
@@ -134,7 +134,7 @@ def test_models_are_those_of_plain_training(make_engine, kind, ours, theirs):
     engine, models = make_engine(make(), shape, SIZES, dtype=torch.float32)
     assert formats(engine) == ["channels_last"]
     fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=ours, **FIT), **KEY)
-    expected = by_hand(engine, models, theirs)
+    expected = train_by_torch(engine, models, theirs)
     torch.testing.assert_close(fitted.models.tensors[0], expected, rtol=1e-3, atol=2e-4)
     usual = channels_first(engine, models).fit(Rows.own(models), LocalSteps(optimizer=ours, **FIT), **KEY)
     for slot in ours.slots:

@@ -78,7 +78,7 @@ def nodes(name, module):
     return tasks, spec, Stacks.single(spec, rows)
 
 
-def by_hand(module, spec, tasks, row, node, optimizer):
+def train_by_torch(module, spec, tasks, row, node, optimizer):
     """Train the plain module on a node's batches; return the row."""
     split, pool = tasks.splits["train"], tasks.pools["all"]
     schedule = make_schedule(split.sizes, tasks.ids, KEY["seed"], KEY["round_"], FIT["batch_size"], FIT["epochs"])
@@ -119,7 +119,7 @@ def check(name, optimizers, backend="auto"):
     for ours, theirs in (OPTIMIZERS[one] for one in optimizers):
         fitted = engine.fit(Rows.own(models), LocalSteps(optimizer=ours, **FIT), **KEY).models.tensors[0]
         for node, row in enumerate(before):
-            torch.testing.assert_close(fitted[node], by_hand(plain, spec, tasks, row, node, theirs), **close)
+            torch.testing.assert_close(fitted[node], train_by_torch(plain, spec, tasks, row, node, theirs), **close)
     losses, gradients = engine.grad(Rows.own(models), "val")
     for node, row in enumerate(before):
         loss, gradient = judged(plain, spec, tasks, row, node)

@@ -57,7 +57,7 @@ def pools(tasks):
     return copy.deepcopy({name: (pool.inputs, pool.targets) for name, pool in tasks.pools.items()})
 
 
-def same(before, tasks):
+def are_unchanged(before, tasks):
     return all(
         torch.equal(x, tasks.pools[name].inputs) and torch.equal(y, tasks.pools[name].targets)
         for name, (x, y) in before.items()
@@ -68,7 +68,7 @@ def play(module, data, backend, method=None):
     """Some rounds; return the models and the history's numbers."""
     before = pools(data)
     result = run(method or local(lr=0.1), data, module, rounds=2, compute=Compute(backend=backend))
-    assert same(before, data)
+    assert are_unchanged(before, data)
     values = result.history.values
     return result.data.x.tensors[0], torch.stack([torch.stack(list(values[n])) for n in ("val_loss", "test_metric")])
 

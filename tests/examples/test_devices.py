@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPTS = sorted(path for path in EXAMPLES.rglob("*.py") if not path.name.startswith("_"))
 
 
-def call(script: Path, *line: str) -> None:
+def run_script(script: Path, *line: str) -> None:
     """Run a script in this process."""
     before, folder = set(sys.modules), str(script.parent)
     sys.argv, sys.path = [str(script), *line], [folder, *sys.path]
@@ -34,11 +34,11 @@ def test_every_example_takes_a_device(script, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", sys.argv)
     monkeypatch.setattr(sys, "path", sys.path)
     with pytest.raises(SystemExit) as ended:
-        call(script, "--help")
+        run_script(script, "--help")
     assert ended.value.code == 0
     assert "--device" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        call(script, "--device", "gpu9")
+        run_script(script, "--device", "gpu9")
     assert re.search("gpu9.*(cannot be used|invalid choice)|invalid choice.*gpu9", capsys.readouterr().err)
 
 

@@ -24,7 +24,7 @@ class Passing(nn.Module):
         return Embedded(logits, inputs, inputs) if embed else logits
 
 
-def made(sizes=(10, 10, 10, 10)):
+def corner_tasks(sizes=(10, 10, 10, 10)):
     """Samples lie near a corner of their class's own."""
     draw, samples = torch.Generator().manual_seed(0), []
     for size in sizes:
@@ -45,7 +45,7 @@ def legend(panel):
 
 
 def test_every_nodes_model_on_some_of_its_own_samples():
-    result, samples = made((60, 3, 60))
+    result, samples = corner_tasks((60, 3, 60))
     values, node, target = node_latents(result)
     assert node.bincount().tolist() == [50, 3, 50]
     assert torch.equal(values[50:53], samples[1][0])
@@ -57,7 +57,7 @@ def test_every_nodes_model_on_some_of_its_own_samples():
 
 
 def test_samples_of_a_class_lie_together():
-    by_node, by_class = latent_figure(made()[0]).axes
+    by_node, by_class = latent_figure(corner_tasks()[0]).axes
     assert (by_node.get_title(), by_class.get_title()) == ("by node", "by class")
     assert legend(by_node) == ["node 0", "node 1", "node 2", "node 3"]
     assert legend(by_class) == ["0", "1", "2"]

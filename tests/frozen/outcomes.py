@@ -79,7 +79,7 @@ def tensor(values: Tensor) -> dict[str, Any]:
     return {"shape": [*values.shape], "dtype": str(values.dtype), "bits": bits[:16], "first": first}
 
 
-def told(table: dict[str, Any]) -> dict[str, Any]:
+def messages_of_site(table: dict[str, Any]) -> dict[str, Any]:
     """Return what the site of a table would tell others."""
     messages = told_by_site("north", {name: one[::3] for name, one in table.items() if name != "site"})
     return {str(k): {"label": one["about"], "value": repr(one)} for k, one in enumerate(messages)}

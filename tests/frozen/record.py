@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.frozen.outcomes import moved, outcome, predictions, tasks, told
+from tests.frozen.outcomes import messages_of_site, moved, outcome, predictions, tasks
 from tests.frozen.tables import cases, days, patients
 
 RECORDED = Path(__file__).with_name("recorded.json")
@@ -30,7 +30,7 @@ def plays() -> dict[str, Play]:
     for name, make in predictions():
         found[f"saved/{name}"] = lambda folder, make=make: outcome(make, dict, folder)
     for name, table in {"classes": patients(), "amounts": days()}.items():
-        found[f"told/{name}"] = lambda folder, table=table: outcome(lambda _: table, told, folder)
+        found[f"told/{name}"] = lambda folder, table=table: outcome(lambda _: table, messages_of_site, folder)
     return found
 
 

@@ -15,7 +15,7 @@ PLAYS, RECORDED = plays(), recorded()
 
 
 @cache
-def played(case: str, folder: Path) -> dict[str, Any]:
+def outcome_of(case: str, folder: Path) -> dict[str, Any]:
     place = folder / str([*PLAYS].index(case))
     place.mkdir()
     return PLAYS[case](place)
@@ -28,12 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("case", PLAYS)
 def test_tables_become_what_was_recorded(case: str, folder: Path) -> None:
-    assert moved(without_texts(played(case, folder)), without_texts(RECORDED[case]), case) == []
+    assert moved(without_texts(outcome_of(case, folder)), without_texts(RECORDED[case]), case) == []
 
 
 @pytest.mark.parametrize("case", PLAYS)
 def test_errors_and_warnings_say_what_was_recorded(case: str, folder: Path) -> None:
-    assert moved(texts(played(case, folder)), texts(RECORDED[case]), case) == []
+    assert moved(texts(outcome_of(case, folder)), texts(RECORDED[case]), case) == []
 
 
 def test_nothing_else_is_recorded() -> None:

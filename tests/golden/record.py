@@ -20,7 +20,7 @@ from tests.golden.cases import cases, outcome, tolerance
 RECORDED = Path(__file__).with_name("results.safetensors")
 
 
-def apart(found: Tensor, recorded: Tensor) -> float:
+def largest_difference(found: Tensor, recorded: Tensor) -> float:
     """Return the largest difference, relative to the larger of 1 and the recorded number; inf where shapes differ."""
     if found.shape != recorded.shape or found.dtype != recorded.dtype or not found.isnan().equal(recorded.isnan()):
         return float("inf")
@@ -34,7 +34,7 @@ def moved(case: str, found: Mapping[str, Tensor], recorded: Mapping[str, Tensor]
     words = [f"{case}: {name} is new" for name in sorted(found.keys() - before.keys())]
     words += [f"{case}: {name} is gone" for name in sorted(before.keys() - found.keys())]
     for name in sorted(found.keys() & before.keys()):
-        far, may = apart(found[name], before[name]), tolerance(case, name)
+        far, may = largest_difference(found[name], before[name]), tolerance(case, name)
         if far > may:
             words.append(f"{case}: {name} moved by {far:.3g}, and may move by {may:g}")
     return words

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from graphcollab import methods
 from tests.golden.cases import KINDS, RESUMED, cases, outcome
-from tests.golden.record import RECORDED, apart, moved
+from tests.golden.record import RECORDED, largest_difference, moved
 
 PLAYS = dict(cases())
 # These runs are held to what was recorded in two parts, resumed halfway: such a run plays all that others play. Of the
@@ -41,9 +41,14 @@ def test_nothing_else_is_recorded(recorded):
 
 def test_differences_are_seen():
     one = torch.tensor([1.0, 200.0, torch.nan], dtype=torch.float64)
-    assert apart(one, one) == 0
-    assert apart(one + torch.tensor([0.5, 0.0, 0.0]), one) == 0.5
-    assert apart(one + torch.tensor([0.0, 1.0, 0.0]), one) == 0.005  # relative to 200
-    assert apart(one.nan_to_num(), one) == apart(one[:2], one) == apart(one.float(), one) == float("inf")
+    assert largest_difference(one, one) == 0
+    assert largest_difference(one + torch.tensor([0.5, 0.0, 0.0]), one) == 0.5
+    assert largest_difference(one + torch.tensor([0.0, 1.0, 0.0]), one) == 0.005  # relative to 200
+    assert (
+        largest_difference(one.nan_to_num(), one)
+        == largest_difference(one[:2], one)
+        == largest_difference(one.float(), one)
+        == float("inf")
+    )
     told = moved("a/b", {"models.0": one + 1, "new": one}, {"a/b/models.0": one, "a/b/old": one})
     assert told == ["a/b: new is new", "a/b: old is gone", "a/b: models.0 moved by 1, and may move by 1e-09"]

@@ -30,7 +30,7 @@ def blocks():
     return text_tasks(texts(), words(), context=6, joined=False, val_fraction=0.2, test_fraction=0)
 
 
-def begun(module, count=3):
+def spec_and_models(module, count=3):
     """Return the module's columns and a model for every node, none of which is the base."""
     spec = ParamSpec.from_module(module)
     noise = torch.randn(count, spec.num_columns, generator=torch.Generator().manual_seed(2))
@@ -41,7 +41,7 @@ def computed(make, tasks, backend, **settings):
     """Return adapters after local steps, losses, gradients and outputs."""
     with own_randomness(0):
         module = make()
-    spec, models = begun(module)
+    spec, models = spec_and_models(module)
     engine = Engine(tasks, [module], [spec], backend=backend, **settings)
     assert engine.plans[0].backend == ("shared" if backend == "auto" else backend)
     rows = Rows.own(models)
@@ -111,7 +111,7 @@ def test_steps_are_those_of_an_adapter_that_peft_trains(family):
     """
     with own_randomness(0):
         tasks, module = blocks(), build_lora(CAUSAL[family](), dropout=0.0).double()
-    spec, models = begun(module)
+    spec, models = spec_and_models(module)
     engine = Engine(tasks, [module], [spec])
     found = engine.fit(Rows.own(models), STEPS, seed=1, round_=0).models.tensors[0]
     split, pool = tasks.splits["train"], tasks.pools["train"]

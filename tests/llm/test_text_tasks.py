@@ -13,7 +13,7 @@ from graphcollab.analysis import resplit
 from graphcollab.llm import text_classification_tasks, text_tasks
 from graphcollab.llm.documents import fingerprint
 from graphcollab.sites import tasks_of_site
-from tests.data.rooms import at_sites, made
+from tests.data.rooms import at_sites, results_of
 from tests.llm.tiny import TEXTS, gpt, words
 from tests.raising import raises, warns
 
@@ -212,7 +212,7 @@ def test_sites_make_the_tasks_that_one_would_make():
         lambda door, k: at_site(text_tasks, door, ["south", "north"][k], NODES, context=3, seed=2),
         2,
     )
-    for k, tasks in enumerate(made(found)):
+    for k, tasks in enumerate(results_of(found)):
         assert tasks.names == together.names
         place = 1 - k
         for split in together.splits:

@@ -28,7 +28,7 @@ def pieces(method):
     return {type(piece) for piece in method.walk()}
 
 
-def kept(method):
+def lasting_fields(method):
     return {field.name for field in method.fields if field.lifetime != "round"}
 
 
@@ -36,7 +36,7 @@ def kept(method):
 OTHER_BY_DEFAULT = [name for name in methods.__all__ if pieces(methods.get_method(name)()) != pieces(made(name))]
 # As a later phase a method begins from other models and in another round: what it keeps itself may go wrong. That such
 # runs go on from a checkpoint, and what they find, tests/golden tells.
-KEEPING = [name for name in methods.__all__ if kept(made(name)) - kept(made("fedavg"))]
+KEEPING = [name for name in methods.__all__ if lasting_fields(made(name)) - lasting_fields(made("fedavg"))]
 OF_PHASES = [(check_declared, name) for name in methods.__all__]
 OF_PHASES += [(check, name) for name in KEEPING for check in (check_forbidden_edges, check_membership)]
 

@@ -9,7 +9,7 @@ from graphcollab.testing import Scene
 from tests.methods.lines import two_lines
 
 
-def played(method, points, targets, rounds):
+def play_rounds(method, points, targets, rounds):
     data, env = points(targets).begin(method)
     for _ in range(rounds):
         data = method.play(data, env)
@@ -19,7 +19,7 @@ def played(method, points, targets, rounds):
 @pytest.mark.parametrize(("lam", "expected"), [(1.0, [-2.0, 2.0]), (3.0, [-1.0, 1.0]), (0.0, [-4.0, 4.0])])
 def test_fixed_point(points, lam, expected):
     """F = ½ (v - c)² with c = ∓4; the global model stays at 0, so v* = (c + λ 0) / (1 + λ)."""
-    models, data = played(ditto(lam=lam, steps=1, lr=0.4), points, [[[-4.0]], [[4.0]]], 40)
+    models, data = play_rounds(ditto(lam=lam, steps=1, lr=0.4), points, [[[-4.0]], [[4.0]]], 40)
     assert models.tolist() == pytest.approx(expected)
     assert data.x.part("all").flatten().tolist() == pytest.approx([0.0, 0.0])
 
@@ -28,7 +28,7 @@ def test_fixed_point_is_between_own_minimum_and_average(points):
     @settings(max_examples=4)
     @given(st.lists(st.floats(-10, 10), min_size=1, max_size=5), st.floats(0, 4))
     def check(centers, lam):
-        models, _ = played(ditto(lam=lam, steps=1, lr=0.3), points, [[[c]] for c in centers], 30)
+        models, _ = play_rounds(ditto(lam=lam, steps=1, lr=0.3), points, [[[c]] for c in centers], 30)
         mean = sum(centers) / len(centers)
         assert models.tolist() == pytest.approx([(c + lam * mean) / (1 + lam) for c in centers], abs=1e-3)
 
@@ -37,11 +37,11 @@ def test_fixed_point_is_between_own_minimum_and_average(points):
 
 def test_global_model_is_the_uniform_mean(points):
     """One step with η = ½ leads to 1 and 4 from 0; the mean is 2.5 although the second node has three samples."""
-    models, data = played(ditto(steps=1, lr=0.5), points, [[[2.0]], [[8.0]] * 3], 1)
+    models, data = play_rounds(ditto(steps=1, lr=0.5), points, [[[2.0]], [[8.0]] * 3], 1)
     assert data.x.part("all").flatten().tolist() == [2.5, 2.5]
     assert models.tolist() == [1.0, 4.0]
     assert data.bytes_sent.tolist() == [8.0, 8.0]
-    counted = played(ditto(steps=1, lr=0.5, weights="counts"), points, [[[2.0]], [[8.0]] * 3], 1)[1]
+    counted = play_rounds(ditto(steps=1, lr=0.5, weights="counts"), points, [[[2.0]], [[8.0]] * 3], 1)[1]
     assert counted.x.part("all").flatten().tolist() == [3.25, 3.25]
 
 

@@ -267,17 +267,17 @@ class FitAndNote(Fit):
 NOTES = {"note", "x_note", "memo_a", "memo_b", "diary"}
 
 
-def kept(data):
+def notes_of(data):
     return NOTES & set(data.keys())
 
 
 def test_what_a_round_leaves_can_be_looked_at_until_the_next():
     """Models are large: they go at once, unless nodes are judged by them."""
     data, env = Scene.small().play(Method("m", FitAndNote()))
-    assert kept(data) == NOTES - {"x_note"}
+    assert notes_of(data) == NOTES - {"x_note"}
     method = Method("m", FitAndNote(), judge=Judge(field="x_note"))
     data, env = Scene.small().play(method)
-    assert kept(data) == NOTES
+    assert notes_of(data) == NOTES
     assert method.models(data, env) is data.x_note
 
 
@@ -286,7 +286,7 @@ def test_nothing_of_the_last_round_is_there_when_the_next_begins():
 
     class Looks(FitAndNote):
         def __call__(self, data, env):
-            began.append(kept(data))
+            began.append(notes_of(data))
             return super().__call__(data, env)
 
     Scene.small().play(Method("m", Looks(), judge=Judge(field="x_note")), rounds=2)
@@ -296,11 +296,11 @@ def test_nothing_of_the_last_round_is_there_when_the_next_begins():
 def test_what_a_phase_keeps_ends_with_it_unless_the_next_declares_it():
     plain, notes = Method("a", Fit()), Method("b", FitAndNote())
     data, _ = Scene.small().play(Phases(notes, 1, plain), rounds=2)
-    assert kept(data) == {"diary"}
+    assert notes_of(data) == {"diary"}
     data, _ = Scene.small().play(Phases(notes, 1, notes.replace(name="c")), rounds=1)
     assert data.memo_a.tolist() == [0] * 6
     data, _ = Scene.small().play(Phases(notes, 1, Phases(notes, 2, plain)), rounds=2)
-    assert kept(data) == NOTES - {"x_note"}
+    assert notes_of(data) == NOTES - {"x_note"}
 
 
 def test_personal_models_go_on_only_under_who_declares_them():

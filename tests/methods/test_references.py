@@ -90,7 +90,7 @@ CASES = {
 }
 
 
-def apart(points, method, reference) -> tuple[float, float]:
+def distances_from_reference(points, method, reference) -> tuple[float, float]:
     """Return how far the models that nodes are judged by, and their bytes, are from the reference's."""
     data, env = points(TARGETS).begin(method, START.tolist())
     if "x_personal" in data:
@@ -104,7 +104,7 @@ def apart(points, method, reference) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", CASES)
 def test_two_rounds(points, name):
-    models, sent = apart(points, *CASES[name])
+    models, sent = distances_from_reference(points, *CASES[name])
     assert models < 1e-12
     assert sent == 0
 
@@ -151,7 +151,7 @@ def billed_by_the_edge():
     ids=["no proximal term", "judged by the average", "billed by the edge", "uniform", "square", "other norm"],
 )
 def test_mutants_are_caught(points, mutant, name, models_differ):
-    models, sent = apart(points, mutant(), CASES[name][1])
+    models, sent = distances_from_reference(points, mutant(), CASES[name][1])
     assert (models > 1e-3) is models_differ
     assert models_differ or sent > 0
 

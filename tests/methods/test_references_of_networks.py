@@ -323,7 +323,7 @@ CASES = {
 
 
 @functools.cache
-def found(name):
+def reference_of(name):
     """Return what a method's reference finds, and of what parts models are."""
     method, reference, _, forward, _ = CASES[name]
     scene = scene_of(forward)
@@ -332,10 +332,10 @@ def found(name):
     return *reference(Plain(scene).samples["train"], start, env, data), {part.partition(".")[0] for part in start}
 
 
-def apart(name, method):
+def distance_from_reference(name, method):
     """Return how far the models that nodes are judged by, and what else is compared, are from the reference's."""
     *_, rounds, forward, also = CASES[name]
-    expected, more, parts = found(name)
+    expected, more, parts = reference_of(name)
     data, env = scene_of(forward).begin(method)
     for _ in range(rounds):
         data = method.play(data, env)
@@ -348,7 +348,7 @@ def apart(name, method):
 
 @pytest.mark.parametrize("name", CASES)
 def test_some_rounds(name):
-    assert max(apart(name, CASES[name][0])) < 1e-8
+    assert max(distance_from_reference(name, CASES[name][0])) < 1e-8
 
 
 def judged_after_mixing():
@@ -384,4 +384,4 @@ def judged_after_mixing():
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_mutants_are_caught(mutant, name):
-    assert max(apart(name, mutant)) > 1e-4
+    assert max(distance_from_reference(name, mutant)) > 1e-4

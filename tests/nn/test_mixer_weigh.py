@@ -28,7 +28,7 @@ def normal(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def drawn(temperature=0.0, gate=-4.0, **form):
+def make_mixer(temperature=0.0, gate=-4.0, **form):
     """A mixer in double precision with these learned numbers, if its form has them."""
     mixer = MixingEncoder.create(SPEC, seed=1, **form).to(torch.float64)
     learned = {"temperature": numbers(temperature)[0]}
@@ -42,7 +42,7 @@ def both_of(one, other, group):
     return replace(one, tensors=tensors, group=torch.tensor(group), gate=torch.cat([one.gate, other.gate]))
 
 
-def of(mixer, change, edges=ALL, in_use=None):
+def weights_of(mixer, change, edges=ALL, in_use=None):
     """The weights [E] of changes, by the mixer."""
     code = mixer.encode(change, SPEC)
     sender, receiver = edges
@@ -75,7 +75,7 @@ OWN = EDGES[0] == EDGES[1]
     ],
 )
 def test_weights_by_hand(own, expected):
-    weight = drawn(own=own, gate=0.0).weigh(LOGIT, EDGES, OWN, 3)
+    weight = make_mixer(own=own, gate=0.0).weigh(LOGIT, EDGES, OWN, 3)
     assert weight.tolist() == pytest.approx(expected)
     assert float(weight[3]) == 1.0  # who hears nobody keeps everything, exactly
 
@@ -83,21 +83,21 @@ def test_weights_by_hand(own, expected):
 def test_at_first_the_gate_is_almost_shut():
     """σ(-4) = 0.018."""
     p = 1 / (1 + math.exp(4))
-    assert drawn().weigh(LOGIT, EDGES, OWN, 3)[:3].tolist() == pytest.approx(
+    assert make_mixer().weigh(LOGIT, EDGES, OWN, 3)[:3].tolist() == pytest.approx(
         [0.4 * (1 - p) + p, 0.4 * (1 - p), 0.2 * (1 - p)]
     )
     p = 1 / (1 + math.exp(3))
-    assert float(drawn(gate=-3.0).weigh(LOGIT, EDGES, OWN, 3)[1]) == pytest.approx(0.4 * (1 - p))
+    assert float(make_mixer(gate=-3.0).weigh(LOGIT, EDGES, OWN, 3)[1]) == pytest.approx(0.4 * (1 - p))
 
 
 def test_every_group_has_a_gate_of_its_own():
     """Without a gate nothing goes to own models."""
-    gates = both_of(drawn(), drawn(gate=-2.0), [0, 1])
+    gates = both_of(make_mixer(), make_mixer(gate=-2.0), [0, 1])
     assert gates.shares().tolist() == pytest.approx([1 / (1 + math.exp(4)), 1 / (1 + math.exp(2))])
     assert [float(gates.of(node).gate) for node in (0, 1)] == [-4.0, -2.0]
-    assert drawn(gate=2.0).for_groups(torch.tensor([0, 1])).gate.tolist() == [2.0, 2.0]
+    assert make_mixer(gate=2.0).for_groups(torch.tensor([0, 1])).gate.tolist() == [2.0, 2.0]
     for own in ("largest", "softmax"):
-        bare = drawn(own=own)
+        bare = make_mixer(own=own)
         assert bare.gate is None
         assert bare.shares().tolist() == [0.0]
 
@@ -113,7 +113,7 @@ def test_every_group_has_a_gate_of_its_own():
 def test_edges_that_are_not_in_use_weigh_nothing(own, expected):
     """Node 1, the best neighbor of node 0, is at rest."""
     in_use = OWN | (EDGES[0] != 1)
-    weight = drawn(own=own, gate=0.0).weigh(LOGIT, EDGES, OWN, 3, in_use)
+    weight = make_mixer(own=own, gate=0.0).weigh(LOGIT, EDGES, OWN, 3, in_use)
     assert weight.tolist() == pytest.approx(expected)
     assert weight[[1, 4]].tolist() == [0.0, 0.0]
     assert weight[[3, 5]].tolist() == [1.0, 1.0]  # node 2 hears nobody now
@@ -123,9 +123,9 @@ def test_edges_that_are_not_in_use_weigh_nothing(own, expected):
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_rows_are_those_of_plain_loops_and_sum_to_one(score, normalize, own):
-    mixer = drawn(0.05, 4.0, score=score, normalize=normalize, own=own)
+    mixer = make_mixer(0.05, 4.0, score=score, normalize=normalize, own=own)
     change = normal(3, SPEC.num_parameters)
-    weight = of(mixer, change).view(3, 3)
+    weight = weights_of(mixer, change).view(3, 3)
     torch.testing.assert_close(weight, plain_attention.weights(mixer, change, SPEC))
     assert weight.sum(1).tolist() == pytest.approx([1.0] * 3)
     if own != "softmax":
@@ -133,14 +133,14 @@ def test_rows_are_those_of_plain_loops_and_sum_to_one(score, normalize, own):
     heard = [[1], [], [0, 1]]
     sparse = torch.tensor([[0, 1, 1, 0, 1, 2], [0, 0, 1, 2, 2, 2]])
     expected = plain_attention.weights(mixer, change, SPEC, heard)
-    torch.testing.assert_close(of(mixer, change, sparse), expected[sparse[1], sparse[0]])
+    torch.testing.assert_close(weights_of(mixer, change, sparse), expected[sparse[1], sparse[0]])
 
 
 def test_every_group_has_its_own_gate_and_temperature():
     """Nodes 0 and 1 have p = 1/2, nodes 2 and 3 have p = σ(1) and e² times the cosines; 4 is alone."""
     edges = torch.tensor([[0, 1, 0, 1, 2, 3, 2, 3, 4], [0, 0, 1, 1, 2, 2, 3, 3, 4]])
-    both = both_of(drawn(0.0, 0.0), drawn(0.2, 1.0), [0, 0, 1, 1, -1])
-    weight = of(both, normal(5, SPEC.num_parameters), edges)
+    both = both_of(make_mixer(0.0, 0.0), make_mixer(0.2, 1.0), [0, 0, 1, 1, -1])
+    weight = weights_of(both, normal(5, SPEC.num_parameters), edges)
     p = 1 / (1 + math.exp(-1))
     assert weight.tolist() == pytest.approx(
         [0.75, 0.25, 0.25, 0.75, (1 + p) / 2, (1 - p) / 2, (1 - p) / 2, (1 + p) / 2, 1]
@@ -150,7 +150,7 @@ def test_every_group_has_its_own_gate_and_temperature():
 
 
 def test_newcomers_use_the_gate_of_those_they_hear():
-    known = both_of(drawn(0.0, 0.0), drawn(0.2, 1.0), [1, 0, 0, -1])
+    known = both_of(make_mixer(0.0, 0.0), make_mixer(0.2, 1.0), [1, 0, 0, -1])
     # newcomers 4, 5 and 6: one hears node 1, one node 0, one nobody
     edges = torch.tensor([[1, 4, 0, 5, 6], [0, 0, 1, 1, 2]])
     both = known.with_newcomers(edges, [f"node {k}" for k in range(7)])
@@ -164,16 +164,16 @@ def test_newcomers_use_the_gate_of_those_they_hear():
 def test_neither_a_large_change_nor_a_large_layer_counts_more(bias):
     change = normal(3, SPEC.num_parameters)
     layer = slice(0, 16)  # the first layer's weight and bias
-    mixer, paper = drawn(bias=bias), drawn(bias=bias, score="product", normalize=False, own="softmax")
-    weight = of(mixer, change)
+    mixer, paper = make_mixer(bias=bias), make_mixer(bias=bias, score="product", normalize=False, own="softmax")
+    weight = weights_of(mixer, change)
     for factor in (1e-6, 1000.0):
         node, both, one = (change.clone() for _ in range(3))
         node[1] *= factor
         both[:, layer] *= factor
         one[2, layer] *= factor
         for scaled in (node, both, one):
-            torch.testing.assert_close(of(mixer, scaled), weight)
-            assert float((of(paper, scaled) - of(paper, change)).abs().max()) > 1e-3
+            torch.testing.assert_close(weights_of(mixer, scaled), weight)
+            assert float((weights_of(paper, scaled) - weights_of(paper, change)).abs().max()) > 1e-3
 
 
 def test_all_filters_of_a_layer_are_divided_by_the_same():
@@ -181,7 +181,7 @@ def test_all_filters_of_a_layer_are_divided_by_the_same():
     change = normal(3, SPEC.num_parameters)
     one = change.clone()
     one[1, :3] *= 10
-    assert float((of(drawn(), one) - of(drawn(), change)).abs().max()) > 1e-3
+    assert float((weights_of(make_mixer(), one) - weights_of(make_mixer(), change)).abs().max()) > 1e-3
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -190,9 +190,9 @@ def test_a_layer_that_has_not_changed_tells_nothing_apart(bias, who):
     """Without biases its cosine is 0; with them all who have not changed it are encoded alike."""
     change = normal(3, SPEC.num_parameters)
     change[who, 16:] = 0
-    mixer = drawn(own="softmax", bias=bias)
+    mixer = make_mixer(own="softmax", bias=bias)
     params = {name: tensor.requires_grad_() for name, tensor in mixer.clone().tensors.items()}
-    weight = of(mixer.with_tensors(params), change)
+    weight = weights_of(mixer.with_tensors(params), change)
     weight.square().sum().backward()
     assert all(bool(tensor.grad.isfinite().all()) for tensor in params.values())
     weight = weight.detach().view(3, 3)
@@ -211,7 +211,9 @@ def test_a_layer_that_has_not_changed_tells_nothing_apart(bias, who):
 def test_nobody_has_changed():
     for bias in (False, True):
         for own in ("gate", "largest", "softmax"):
-            weight = of(drawn(own=own, bias=bias), torch.zeros(3, SPEC.num_parameters, dtype=torch.float64))
+            weight = weights_of(
+                make_mixer(own=own, bias=bias), torch.zeros(3, SPEC.num_parameters, dtype=torch.float64)
+            )
             p = 1 / (1 + math.exp(4)) if own == "gate" else 0.0
             expected = torch.eye(3).double() * p + (1 - p) / 3
             torch.testing.assert_close(weight.view(3, 3), expected)
@@ -222,7 +224,7 @@ def test_logits_are_at_most_the_temperature(temperature):
     """However large the encoders are; the temperature is e to ten times its parameter."""
     change = normal(6, SPEC.num_parameters, seed=2)
     for factor in (1.0, 1e3):
-        mixer = drawn(temperature)
+        mixer = make_mixer(temperature)
         mixer = mixer.with_tensors({n: t if n == "temperature" else factor * t for n, t in mixer.tensors.items()})
         code = mixer.encode(change, SPEC)
         logit = code @ code.T
@@ -251,7 +253,7 @@ def test_weights_do_not_depend_on_the_length_of_codes():
     ],
 )
 def test_own_models_get_half_at_least_in_sparse_graphs(own, gate, expected):
-    mixer = drawn(own=own, gate=gate) if own == "gate" else drawn(own=own)
+    mixer = make_mixer(own=own, gate=gate) if own == "gate" else make_mixer(own=own)
     sparse = torch.tensor([True, True, False])
     weight = mixer.weigh(LOGIT, EDGES, OWN, 3, sparse=sparse)
     assert weight[:3].tolist() == pytest.approx(expected)

@@ -18,7 +18,7 @@ def normal(*shape, seed):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def drawn(**form):
+def make_mixer(**form):
     """A mixer in double precision whose temperature has learned something: exp(0.4)."""
     mixer = MixingEncoder.create(SPEC, seed=3, **form).to(torch.float64)
     known = {"temperature": torch.tensor(0.04).double()} if "temperature" in mixer.tensors else {}
@@ -48,7 +48,7 @@ def test_encoding_equals_the_networks_applied_filter_by_filter(bias):
 @pytest.mark.parametrize("normalize", [False, True])
 @pytest.mark.parametrize("score", ["cosine", "scaled", "product"])
 def test_inner_products_are_the_logits_of_plain_loops(score, normalize, bias):
-    mixer = drawn(score=score, normalize=normalize, bias=bias)
+    mixer = make_mixer(score=score, normalize=normalize, bias=bias)
     changes = normal(3, SPEC.num_parameters, seed=0) * torch.tensor([[1.0], [5.0], [0.2]], dtype=torch.float64)
     codes = mixer.encode(changes, SPEC)
     plain = [plain_attention.codes(mixer, change, SPEC) for change in changes]

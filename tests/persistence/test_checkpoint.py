@@ -29,16 +29,16 @@ METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory):
+def kept_checkpoints(tmp_path_factory):
     """A folder with the checkpoints of four rounds, of which two are kept; no test changes it."""
-    resume(folder := tmp_path_factory.mktemp("begun") / "played", rounds=4)
+    resume(folder := tmp_path_factory.mktemp("kept_checkpoints") / "copied_checkpoints", rounds=4)
     return folder
 
 
 @pytest.fixture
-def played(begun, tmp_path):
+def copied_checkpoints(kept_checkpoints, tmp_path):
     """A copy of that folder."""
-    return shutil.copytree(begun, tmp_path / "played")
+    return shutil.copytree(kept_checkpoints, tmp_path / "copied_checkpoints")
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,10 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_last_two_are_kept(played):
-    assert names(played) == ["round-000003", "round-000004"]
-    assert latest_checkpoint(played).name == "round-000004"
-    assert latest_checkpoint(played / "nothing") is None
+def test_the_last_two_are_kept(copied_checkpoints):
+    assert names(copied_checkpoints) == ["round-000003", "round-000004"]
+    assert latest_checkpoint(copied_checkpoints).name == "round-000004"
+    assert latest_checkpoint(copied_checkpoints / "nothing") is None
 
 
 def test_round_trip(tmp_path):
@@ -109,13 +109,13 @@ def test_rows_that_are_all_the_same_are_stored_once(tmp_path):
     assert load_checkpoint(path)[0].x_init.tensors[0].stride(0) == 0
 
 
-def test_what_is_being_written_is_never_picked_up(played):
-    whole = played / "round-000004"
-    shutil.copytree(whole, played / ".round-000009.0123456789abcdef.part")
-    shutil.copytree(whole, played / "round-best")
-    assert latest_checkpoint(played).name == "round-000004"
-    assert resume(played, rounds=4).history.rounds == [1, 2, 3, 4]
-    assert names(played) == ["round-000003", "round-000004", "round-best"]
+def test_what_is_being_written_is_never_picked_up(copied_checkpoints):
+    whole = copied_checkpoints / "round-000004"
+    shutil.copytree(whole, copied_checkpoints / ".round-000009.0123456789abcdef.part")
+    shutil.copytree(whole, copied_checkpoints / "round-best")
+    assert latest_checkpoint(copied_checkpoints).name == "round-000004"
+    assert resume(copied_checkpoints, rounds=4).history.rounds == [1, 2, 3, 4]
+    assert names(copied_checkpoints) == ["round-000003", "round-000004", "round-best"]
 
 
 def flipped(content):
@@ -123,84 +123,84 @@ def flipped(content):
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b[:-1], lambda b: b[:5], flipped, None])
-def test_a_damaged_checkpoint_is_passed_over_with_a_warning(played, damage):
-    file = played / "round-000004" / STATE
+def test_a_damaged_checkpoint_is_passed_over_with_a_warning(copied_checkpoints, damage):
+    file = copied_checkpoints / "round-000004" / STATE
     if damage is None:
         file.unlink()
     else:
         file.write_bytes(damage(file.read_bytes()))
     with warns("damaged", "checkpoint round-000004"):
-        assert latest_checkpoint(played).name == "round-000003"
+        assert latest_checkpoint(copied_checkpoints).name == "round-000003"
 
 
-def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(played, straight):
-    file = played / "round-000004" / STATE
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(copied_checkpoints, straight):
+    file = copied_checkpoints / "round-000004" / STATE
     file.write_bytes(flipped(file.read_bytes()))
     with warns("damaged", "checkpoint round-000004"):
-        result = resume(played)
+        result = resume(copied_checkpoints)
     assert differences(straight.data, result.data) == []
     assert differences(straight.history.values, result.history.values) == []
-    assert names(played) == ["round-000005", "round-000006"]
-    assert differences(load_checkpoint(played / "round-000006")[0], straight.data) == []
-    assert differences(load_checkpoint(played / "round-000005")[1].graphs, straight.history.graphs) == []
+    assert names(copied_checkpoints) == ["round-000005", "round-000006"]
+    assert differences(load_checkpoint(copied_checkpoints / "round-000006")[0], straight.data) == []
+    assert differences(load_checkpoint(copied_checkpoints / "round-000005")[1].graphs, straight.history.graphs) == []
 
 
-def test_the_round_of_a_damaged_checkpoint_is_saved_again(played):
-    (played / "round-000004" / STATE).write_bytes(b"")
+def test_the_round_of_a_damaged_checkpoint_is_saved_again(copied_checkpoints):
+    (copied_checkpoints / "round-000004" / STATE).write_bytes(b"")
     with warns("damaged", "checkpoint round-000004"):
-        resume(played, rounds=4)
-    assert names(played) == ["round-000003", "round-000004-1"]
-    assert latest_checkpoint(played).name == "round-000004-1"
+        resume(copied_checkpoints, rounds=4)
+    assert names(copied_checkpoints) == ["round-000003", "round-000004-1"]
+    assert latest_checkpoint(copied_checkpoints).name == "round-000004-1"
 
 
-def test_without_any_undamaged_checkpoint_there_is_an_error(played):
-    for path in played.glob(f"*/{STATE}"):
+def test_without_any_undamaged_checkpoint_there_is_an_error(copied_checkpoints):
+    for path in copied_checkpoints.glob(f"*/{STATE}"):
         path.write_bytes(path.read_bytes()[:200])
     with (
         warns("damaged"),
         raises("damaged", "checkpoint", 2, "resume=False"),
     ):
-        resume(played)
-    assert resume(played, rounds=1, again=False).data.round == 1
+        resume(copied_checkpoints)
+    assert resume(copied_checkpoints, rounds=1, again=False).data.round == 1
 
 
-def test_two_checkpoints_share_no_bytes(played):
-    resume(played, rounds=9)
-    nodes = [path.stat().st_ino for path in played.glob("*/*")]
+def test_two_checkpoints_share_no_bytes(copied_checkpoints):
+    resume(copied_checkpoints, rounds=9)
+    nodes = [path.stat().st_ino for path in copied_checkpoints.glob("*/*")]
     assert len(set(nodes)) == len(nodes) == 2
 
 
-def test_another_version_is_refused_by_name(played):
-    for path in played.glob("*"):
+def test_another_version_is_refused_by_name(copied_checkpoints):
+    for path in copied_checkpoints.glob("*"):
         change(path, lambda manifest: manifest.update(version=7))
-    with raises("version", f"folder {played / 'round-000004'}", 7, 6):
-        load_checkpoint(played / "round-000004")
+    with raises("version", f"folder {copied_checkpoints / 'round-000004'}", 7, 6):
+        load_checkpoint(copied_checkpoints / "round-000004")
     with raises("version", None, 7):
-        resume(played)
+        resume(copied_checkpoints)
 
 
-def test_a_number_that_a_disk_has_changed_is_damage(played):
-    path = played / "round-000004" / STATE
+def test_a_number_that_a_disk_has_changed_is_damage(copied_checkpoints):
+    path = copied_checkpoints / "round-000004" / STATE
     content = path.read_bytes()
     assert content.count(b'\\"version\\": 6,') == 1
     path.write_bytes(content.replace(b'\\"version\\": 6,', b'\\"version\\": 4,'))
     with warns("damaged", "checkpoint round-000004"):
-        assert latest_checkpoint(played).name == "round-000003"
+        assert latest_checkpoint(copied_checkpoints).name == "round-000003"
 
 
 @pytest.mark.parametrize("number", [3, 4])
-def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(played, number):
-    path = played / f"round-{number:06d}" / STATE
+def test_a_checkpoint_of_another_version_is_not_passed_over_and_removed(copied_checkpoints, number):
+    path = copied_checkpoints / f"round-{number:06d}" / STATE
     seal(path.parent, '{"format": "graphcollab-checkpoint", "version": 7, "whatever": "comes"}')
-    before = {path: path.read_bytes() for path in played.rglob("*") if path.is_file()}
+    before = {path: path.read_bytes() for path in copied_checkpoints.rglob("*") if path.is_file()}
     for use in (resume, latest_checkpoint):
         with raises("version", f"folder {path.parent}", 7, 6, "resume=False"):
-            use(played)
-    assert {path: path.read_bytes() for path in played.rglob("*") if path.is_file()} == before
+            use(copied_checkpoints)
+    assert {path: path.read_bytes() for path in copied_checkpoints.rglob("*") if path.is_file()} == before
 
 
-def test_pipes_in_the_place_of_files(played):
-    path = played / "round-000004" / STATE
+def test_pipes_in_the_place_of_files(copied_checkpoints):
+    path = copied_checkpoints / "round-000004" / STATE
     path.unlink()
     os.mkfifo(path)
     with raises("damaged", f"folder {path.parent}", STATE, "is no regular file"):
@@ -210,8 +210,8 @@ def test_pipes_in_the_place_of_files(played):
 @pytest.mark.parametrize(
     "text", ["[" * 100_000 + "]" * 100_000, "nonsense", "3", "{}", '{"files": 5}', '{"a": {}}', '{}, "content": 5']
 )
-def test_a_manifest_that_makes_no_sense(played, text):
-    path = played / "round-000004"
+def test_a_manifest_that_makes_no_sense(copied_checkpoints, text):
+    path = copied_checkpoints / "round-000004"
     head = '{"format": "graphcollab-checkpoint", "version": 6, "content": '
     for whole in (text, f"{head}{text}}}"):
         seal(path, whole)
@@ -220,11 +220,11 @@ def test_a_manifest_that_makes_no_sense(played, text):
 
 
 @pytest.mark.parametrize("name", ["../round-000003/state.safetensors", "/etc/passwd", "..", ""])
-def test_parts_lie_in_the_folder(played, name):
+def test_parts_lie_in_the_folder(copied_checkpoints, name):
     def elsewhere(told):
         told["content"]["rows"] = [{"file": name, "sha256": "0" * 64}]
 
-    path = change(played / "round-000004", elsewhere)
+    path = change(copied_checkpoints / "round-000004", elsewhere)
     with raises("damaged", f"folder {path}", repr(name), "is no name"):
         load_checkpoint(path)
 
@@ -242,16 +242,16 @@ def test_rows_of_another_checkpoint_are_damage(tmp_path):
         load_checkpoint(tmp_path)
 
 
-def test_starting_afresh_removes_the_old_checkpoints(played):
-    resume(played, rounds=1, again=False)
-    assert names(played) == ["round-000001"]
+def test_starting_afresh_removes_the_old_checkpoints(copied_checkpoints):
+    resume(copied_checkpoints, rounds=1, again=False)
+    assert names(copied_checkpoints) == ["round-000001"]
 
 
-def test_bad_input_removes_nothing(played):
-    before = names(played)
+def test_bad_input_removes_nothing(copied_checkpoints):
+    before = names(copied_checkpoints)
     with pytest.raises(ValueError, match="device"):
-        resume(played, again=False, compute="warp")
-    assert names(played) == before
+        resume(copied_checkpoints, again=False, compute="warp")
+    assert names(copied_checkpoints) == before
 
 
 def test_other_files(tmp_path):
@@ -303,8 +303,8 @@ def test_what_cannot_be_stored_is_named(tmp_path):
     assert names(tmp_path) == []
 
 
-def test_a_description_that_cannot_be_read(played):
-    path = played / "round-000004"
+def test_a_description_that_cannot_be_read(copied_checkpoints):
+    path = copied_checkpoints / "round-000004"
     seal(path, json.dumps(manifest_of(path)).replace("Stacks", "Stocks"))
     with raises("damaged", f"folder {path}", "KeyError 'Stocks'"):
         load_checkpoint(path)

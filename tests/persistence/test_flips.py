@@ -62,7 +62,7 @@ def damage(folder, draw):
     return before, {file.parent.name for file, was in before.items() if file.read_bytes() != was}
 
 
-def check(folder, count):
+def count_outcomes(folder, count):
     draw = random.Random(count)
     right = {name: load_checkpoint(folder / name) for name in ("round-000004", "round-000005")}
     seen = {"newest": 0, "older": 0, "refused": 0}
@@ -87,12 +87,12 @@ def check(folder, count):
 
 
 def test_damage_is_never_taken_for_a_state(folder):
-    seen = check(folder, 200)
+    seen = count_outcomes(folder, 200)
     assert min(seen.values()) > 5
 
 
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_much_damage_is_never_taken_for_a_state(folder):
-    seen = check(folder, 10_000)
+    seen = count_outcomes(folder, 10_000)
     assert min(seen.values()) > 200

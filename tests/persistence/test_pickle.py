@@ -18,7 +18,7 @@ from graphcollab.train import Compute
 from tests.methods.quick import early
 
 
-def small(method):
+def small_scene(method):
     scene = Scene.small(torch.float32, embeds=method.embeds)
     return scene.tasks, scene.modules
 
@@ -27,7 +27,7 @@ def small(method):
 @pytest.mark.parametrize("name", methods.__all__)
 def test_results_of_every_method(name):
     method = early(name)
-    result = run(method, *small(method), rounds=2 if isinstance(method, Phases) else 1)
+    result = run(method, *small_scene(method), rounds=2 if isinstance(method, Phases) else 1)
     again = pickle.loads(pickle.dumps(result))
     assert repr(again) == repr(result)
     inputs = result.tasks.pools["train"].inputs[:3]
@@ -55,7 +55,7 @@ def test_chains_convolutions_and_several_architectures(backend):
 
 
 def test_comparisons():
-    tasks, modules = small(local())
+    tasks, modules = small_scene(local())
     tasks = replace(tasks, splits={**tasks.splits, "test": tasks.splits["val"]})
     made = {"local": local, "fedavg": fedavg}
     comparison = compare(made, lambda seed: tasks, modules, seeds=[0, 1], rounds=2)

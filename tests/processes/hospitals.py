@@ -32,7 +32,7 @@ def tables() -> dict[str, dict[str, np.ndarray]]:
     return {str(name): {key: one[where == name] for key, one in columns.items()} for name in np.unique(where)[1:]}
 
 
-def ask(make: Callable[..., Tasks]) -> dict[str, Any]:
+def outcomes_of(make: Callable[..., Tasks]) -> dict[str, Any]:
     """Return what each case finds, given what makes tasks of settings."""
     found = {name: found_with(make, **settings) for name, settings in CASES.items()}
     return found | {"compared": compared_with(make)}
@@ -79,5 +79,5 @@ def found_with(make: Callable[..., Tasks], methods: dict[str, Any] | None = None
 if __name__ == "__main__":
     rank = int(os.environ["RANK"])
     site, table = list(tables().items())[2 - rank]  # in another order than names are
-    mine = ask(lambda **settings: tasks_of_site(meeting(), site, table, **settings))
+    mine = outcomes_of(lambda **settings: tasks_of_site(meeting(), site, table, **settings))
     (Path(sys.argv[1]) / f"{rank}.json").write_text(json.dumps(mine))

@@ -27,7 +27,7 @@ class Looks(Callback):
         self.tasks = tasks
 
     def on_round(self, data: Any, history: Any) -> None:
-        told(f"in round {data.round}")
+        print_shapes(f"in round {data.round}")
 
 
 def play(folder: str) -> Result:
@@ -42,18 +42,18 @@ def play(folder: str) -> Result:
     return run(methods.dpsgd(lr=1e-6), tasks, model, rounds=2, checkpoint=folder, callbacks=[Looks(tasks)])
 
 
-def found() -> list[tuple[int, ...]]:
+def shapes_with_sentinel() -> list[tuple[int, ...]]:
     """Return the shapes of tensors that hold it."""
     gc.collect()
     tensors = [one for one in gc.get_objects() if isinstance(one, torch.Tensor) and one.is_floating_point()]
     return [tuple(one.shape) for one in tensors if bool((one.detach() == SENTINEL).any())]
 
 
-def told(when: str) -> None:
-    sys.stdout.write(f"\nprocess {os.environ['RANK']} has it {when} in {found()}\n")
+def print_shapes(when: str) -> None:
+    sys.stdout.write(f"\nprocess {os.environ['RANK']} has it {when} in {shapes_with_sentinel()}\n")
     sys.stdout.flush()
 
 
 if __name__ == "__main__":
     result = play(sys.argv[1])
-    told("afterwards")
+    print_shapes("afterwards")

@@ -27,7 +27,7 @@ def processes() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def played(method: Any, scene: Scene | None = None, rounds: int = 3, **settings: Any) -> Result:
+def play_scene(method: Any, scene: Scene | None = None, rounds: int = 3, **settings: Any) -> Result:
     scene = scene or Scene.small(embeds=method.embeds)
     fixed: Any = {"rounds": rounds, "seed": scene.seed, "compute": Compute(placement=SHARES[processes()])}
     if scene.architecture is not None:
@@ -36,18 +36,18 @@ def played(method: Any, scene: Scene | None = None, rounds: int = 3, **settings:
 
 
 def of_method(name: str) -> Result:
-    return played(early(name))
+    return play_scene(early(name))
 
 
 def two_kinds(name: str) -> Result:
     """Two architectures; four processes, one of which has no node of the second."""
     method = early(name, batch_size=32)
-    return played(method, Scene.small(shared_head=True, embeds=method.embeds))
+    return play_scene(method, Scene.small(shared_head=True, embeds=method.embeds))
 
 
 def watched() -> Result:
     looking = [RecordGraph(), WatchMerging(), WatchMetrics(["brier", "ece"], ("val", "train")), WatchWeights()]
-    return played(methods.meta_l2c(), callbacks=looking)
+    return play_scene(methods.meta_l2c(), callbacks=looking)
 
 
 def isolated(method: Any, **settings: Any) -> Result:
@@ -57,19 +57,19 @@ def isolated(method: Any, **settings: Any) -> Result:
     for split in scene.tasks.splits.values():
         pools[split.pool].inputs[split.of(5)] *= 1e150
     scene = scene.replace(tasks=replace(scene.tasks, pools=pools))
-    return played(method, scene, on_nonfinite="isolate", **settings)
+    return play_scene(method, scene, on_nonfinite="isolate", **settings)
 
 
 def weighted(method: Any) -> Result:
     scene = Scene.small(embeds=method.embeds)
     pools = {name: replace(pool, weight=torch.arange(1.0, len(pool) + 1)) for name, pool in scene.tasks.pools.items()}
-    return played(method, scene.replace(tasks=replace(scene.tasks, pools=pools)))
+    return play_scene(method, scene.replace(tasks=replace(scene.tasks, pools=pools)))
 
 
 def coming(method: Any, **settings: Any) -> Result:
     """Nodes come and go, and are late; a process has none of those that are there at first."""
     attend = Participation(drop=0.2, late=0.2, joins={"node 1": 2, "node 2": 2, "node 5": 2}, leaves={"node 3": 3})
-    return played(method, Scene.small(embeds=method.embeds), participation=attend, rounds=4, **settings)
+    return play_scene(method, Scene.small(embeds=method.embeds), participation=attend, rounds=4, **settings)
 
 
 def of_a_table() -> Result:
@@ -93,19 +93,19 @@ def of_a_table() -> Result:
 SCENES: dict[str, Callable[[], Result]] = {
     **{name: partial(of_method, name) for name in methods.__all__},
     **{f"{name} of two kinds": partial(two_kinds, name) for name in ("local", "fedproto", "fedclassavg", "mapl")},
-    "phases": lambda: played(Phases(methods.local(), 2, methods.dpsgd()), rounds=4),
-    "phases of peers": lambda: played(Phases(methods.pens(), 2, methods.dac()), rounds=4),
-    "stragglers": lambda: played(methods.dpsgd(), participation=Participation(drop=0.3, late=0.3), rounds=6),
-    "membership": lambda: played(
+    "phases": lambda: play_scene(Phases(methods.local(), 2, methods.dpsgd()), rounds=4),
+    "phases of peers": lambda: play_scene(Phases(methods.pens(), 2, methods.dac()), rounds=4),
+    "stragglers": lambda: play_scene(methods.dpsgd(), participation=Participation(drop=0.3, late=0.3), rounds=6),
+    "membership": lambda: play_scene(
         methods.fedavg(), participation=Participation(joins={"node 1": 2}, leaves={"node 4": 2}), rounds=4
     ),
-    "client sampling": lambda: played(methods.fedavg(fraction=0.5), rounds=4),
-    "early stopping": lambda: played(methods.local(lr=0.5), rounds=12, patience=2),
+    "client sampling": lambda: play_scene(methods.fedavg(fraction=0.5), rounds=4),
+    "early stopping": lambda: play_scene(methods.local(lr=0.5), rounds=12, patience=2),
     "isolation": lambda: isolated(methods.dpsgd(lr=10.0)),
     **{f"{name}, coming": lambda name=name: coming(early(name)) for name in methods.__all__},
     **{f"{name}, isolating": lambda name=name: isolated(early(name)) for name in methods.__all__},
     **{f"{name}, weighted": lambda name=name: weighted(early(name)) for name in methods.__all__},
-    **{f"{name}, patient": lambda name=name: played(early(name), rounds=5, patience=1) for name in methods.__all__},
+    **{f"{name}, patient": lambda name=name: play_scene(early(name), rounds=5, patience=1) for name in methods.__all__},
     "coming and isolating": lambda: coming(methods.dpsgd(), on_nonfinite="isolate"),
     "table": of_a_table,
     "watched": watched,

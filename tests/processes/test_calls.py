@@ -14,7 +14,7 @@ import torch
 from tests.data.rooms import prepared
 from tests.forked import launch
 from tests.processes.calls import play
-from tests.processes.hospitals import ask, tables
+from tests.processes.hospitals import outcomes_of, tables
 from tests.processes.test_equal import torchrun
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("[!_]*.py"))
@@ -70,7 +70,7 @@ def test_hospitals_that_keep_their_tables_find_the_same(tmp_path):
     done = launch(3, Path(__file__).with_name("hospitals.py"), tmp_path, timeout=400)
     assert done.returncode == 0, done.stderr[-3000:]
     pooled = tables()
-    alone = json.loads(json.dumps(ask(lambda **settings: prepared(pooled, **settings))))
+    alone = json.loads(json.dumps(outcomes_of(lambda **settings: prepared(pooled, **settings))))
     everybody = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(3)]
     for found in everybody:
         assert found.keys() == alone.keys()

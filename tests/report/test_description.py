@@ -29,26 +29,26 @@ FEATURES = ["age", "ward"]
 
 
 @pytest.fixture(scope="module")
-def found():
+def found_table():
     return describe_table(FRAME, node="hospital", target="ill", leave_out=["stay"])
 
 
-def test_rows_classes_and_missing_values_of_sites_as_pandas_counts_them(found):
+def test_rows_classes_and_missing_values_of_sites_as_pandas_counts_them(found_table):
     by_site = FRAME.groupby("hospital")
-    assert [site.name for site in found.sites] == sorted(by_site.groups)
-    for site in found.sites:
+    assert [site.name for site in found_table.sites] == sorted(by_site.groups)
+    for site in found_table.sites:
         rows = by_site.get_group(site.name)
         assert site.rows == len(rows)
         assert dict(site.classes) == rows.ill.value_counts().to_dict()
         assert site.missing == pytest.approx(rows[FEATURES].isna().to_numpy().mean())
         assert np.isnan(site.mean)
-    assert dict(found.total.classes) == FRAME.ill.value_counts().to_dict()
-    assert (found.loss, found.metric, found.refused) == ("cross_entropy", "accuracy", "")
+    assert dict(found_table.total.classes) == FRAME.ill.value_counts().to_dict()
+    assert (found_table.loss, found_table.metric, found_table.refused) == ("cross_entropy", "accuracy", "")
 
 
-def test_columns_as_pandas_counts_them(found):
+def test_columns_as_pandas_counts_them(found_table):
     by_site = FRAME[FEATURES].isna().groupby(FRAME.hospital).mean()
-    age, ward = found.columns
+    age, ward = found_table.columns
     for column in (age, ward):
         assert column.missing == pytest.approx(FRAME[column.name].isna().mean())
         assert column.most_missing == pytest.approx(by_site[column.name].max())
@@ -67,10 +67,10 @@ def test_amounts_as_pandas_has_them():
     assert "an amount: mean" in str(found)
 
 
-def test_what_is_odd_is_marked(found):
-    odd = {site.name: [one.code for one in site.odd] for site in found.sites}
+def test_what_is_odd_is_marked(found_table):
+    odd = {site.name: [one.code for one in site.odd] for site in found_table.sites}
     assert odd == {"b": [], "w": [], "one": ["one-class"], "few": ["few-beside", "few-rows", "no-values"]}
-    assert [str(one) for one in found.sites[1].odd] == [
+    assert [str(one) for one in found_table.sites[1].odd] == [
         "3 beside the most frequent class",
         "few rows",
         "no value of age",
@@ -153,7 +153,7 @@ def test_of_many_classes_the_rarest_is_named():
     assert "rare: 1 row" in str(found)
 
 
-def test_the_page_says_the_same(found, tmp_path):
-    text = report.page(found, tmp_path / "table.html").read_text()
+def test_the_page_says_the_same(found_table, tmp_path):
+    text = report.page(found_table, tmp_path / "table.html").read_text()
     for one in ("To predict: ill", "no value of age", "Every column to predict from"):
         assert one in text

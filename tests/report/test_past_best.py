@@ -16,7 +16,7 @@ from graphcollab.report.tables import paired_table
 UP_AND_DOWN = ([0.5, 0.8, 0.60], [0.5, 0.8, 0.62], [0.4, 0.8, 0.61])
 
 
-def made(
+def comparison_of(
     *curves: list[float],
     better: bool = True,
     ends: float | None = None,
@@ -32,14 +32,14 @@ def made(
 
 def test_says_when_it_was_best_and_what_became_of_it():
     # on every seed the others are best after 10 rounds; the fall of 0.20, 0.18 and 0.19 is 0.19 ± 0.040 (98 %)
-    (said,) = past_best(made(*UP_AND_DOWN))
+    (said,) = past_best(comparison_of(*UP_AND_DOWN))
     assert (said.code, said.subject, said.numbers["rounds"]) == ("past-best", "patience", {"local": 10})
     assert "80.00 after 10 rounds, 61.00 at the end" in said.message
 
 
 def test_errors_that_rise():
     falling = [[1 - value for value in values] for values in UP_AND_DOWN]
-    (said,) = past_best(made(*falling, better=False, metric="brier"))
+    (said,) = past_best(comparison_of(*falling, better=False, metric="brier"))
     assert said.numbers["rounds"] == {"local": 10}
     assert "0.2 after 10 rounds, 0.39 at the end" in said.message
 
@@ -55,15 +55,15 @@ def test_errors_that_rise():
     ],
 )
 def test_says_nothing_without_evidence(curves):
-    assert past_best(made(*curves)) == []
+    assert past_best(comparison_of(*curves)) == []
 
 
 def test_says_nothing_of_runs_that_returned_their_best():
-    assert past_best(made(*UP_AND_DOWN, ends=0.8)) == []
+    assert past_best(comparison_of(*UP_AND_DOWN, ends=0.8)) == []
 
 
 def test_tables_say_it():
-    both = made(*UP_AND_DOWN)
+    both = comparison_of(*UP_AND_DOWN)
     trials = {"local": both.chosen["local"], "other": both.chosen["local"]}
     twice = Comparison([*both.trials], trials, True, {}, "accuracy")
     assert "past-best" in {one.code for one in paired_table(twice, "local").notes}
@@ -72,12 +72,12 @@ def test_tables_say_it():
 def test_noise_is_hardly_ever_taken_for_a_fall():
     drawn = torch.Generator().manual_seed(0)
     many = (torch.randn(5, 60, generator=drawn).double().tolist() for _ in range(300))
-    found = [bool(past_best(made(*curves, rounds=range(1, 61)))) for curves in many]
+    found = [bool(past_best(comparison_of(*curves, rounds=range(1, 61)))) for curves in many]
     assert sum(found) / 300 < 0.05  # of 400 others 2 %
 
 
 def against(*curves: list[float], better: bool = True, reference=UP_AND_DOWN) -> Comparison:
-    one, other = made(*reference, better=better), made(*curves, better=better)
+    one, other = comparison_of(*reference, better=better), comparison_of(*curves, better=better)
     trials = {
         "local": one.chosen["local"],
         "other": [replace(trial, method="other") for trial in other.chosen["local"]],

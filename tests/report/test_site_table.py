@@ -38,14 +38,16 @@ def scaled(factor: float) -> nn.Module:
     return model
 
 
-def played(factor: float, **settings):
+def scaled_result(factor: float, **settings):
     return run(local(lr=0, weight_decay=0), sites(**settings), scaled(factor), rounds=1)
 
 
 @pytest.fixture(scope="module")
 def table():
     with warns("quality", "metric 'auc'", "2", "4"):
-        return site_table({"as it is": played(1.0), "turned": played(-1.0)}, ["accuracy", "auc"], reference="as it is")
+        return site_table(
+            {"as it is": scaled_result(1.0), "turned": scaled_result(-1.0)}, ["accuracy", "auc"], reference="as it is"
+        )
 
 
 def test_numbers_by_hand(table) -> None:
@@ -111,7 +113,7 @@ def test_as_a_file(table, tmp_path) -> None:
 
 
 def test_of_one_result_and_of_errors() -> None:
-    text = str(site_table(played(1.0), "brier", resamples=20))
+    text = str(site_table(scaled_result(1.0), "brier", resamples=20))
     assert text.splitlines()[0].split() == ["site", "samples", "brier"]
     assert "%" not in text.splitlines()[2]
 
@@ -128,7 +130,7 @@ def test_of_a_comparison() -> None:
 
 
 def test_what_cannot_be_shown() -> None:
-    one = played(1.0)
+    one = scaled_result(1.0)
     with raises("unknown", "reference", "'l2c'", "'local'"):
         site_table(one, reference="l2c")
     other = run(local(lr=0), sites().select([1, 0, 2, 3]), scaled(1.0), rounds=1)
@@ -141,7 +143,7 @@ def test_what_cannot_be_shown() -> None:
 def test_means_say_whose_samples_count() -> None:
     """AUCs 1 and 0.5 of 4 and 5 samples, of the turned models 0 and 0.5; the other two sites have none."""
     with warns("quality", "metric 'auc'", "2", "4"):
-        found = site_table({"as it is": played(1.0), "turned": played(-1.0)}, "auc", reference="as it is")
+        found = site_table({"as it is": scaled_result(1.0), "turned": scaled_result(-1.0)}, "auc", reference="as it is")
     lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in str(found).splitlines()]
     few = " (2 of 4 sites)"
     assert lines[6] == ["mean", f"75.0{few}", f"25.0{few}", f"−50.0{few}"]
@@ -149,13 +151,15 @@ def test_means_say_whose_samples_count() -> None:
 
 
 def test_there_is_no_mean_where_a_model_has_diverged(monkeypatch) -> None:
-    turned = played(-1.0)
+    turned = scaled_result(-1.0)
     with warns("quality", "metric 'auc'"):
         of_turned = turned.scores(["accuracy", "auc"], "test")
     lost = replace(of_turned, loss=of_turned.loss.clone().index_fill(0, torch.tensor([1]), math.inf))
     monkeypatch.setattr(type(turned), "scores", lambda one, *given: lost if one is turned else SCORES(one, *given))
     with warns("quality", "metric 'auc'"):
-        found = site_table({"as it is": played(1.0), "turned": turned}, ["accuracy", "auc"], reference="as it is")
+        found = site_table(
+            {"as it is": scaled_result(1.0), "turned": turned}, ["accuracy", "auc"], reference="as it is"
+        )
     lines = [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in str(found).splitlines()]
     assert lines[6] == ["mean", "77.5", "–", "–"]  # of accuracy, and below of AUC
     assert lines[15] == ["mean", "75.0 (2 of 4 sites)", "– (2 of 4 sites)", "– (2 of 4 sites)"]
@@ -163,7 +167,7 @@ def test_there_is_no_mean_where_a_model_has_diverged(monkeypatch) -> None:
 
 def test_what_few_samples_leave_open_is_said_below() -> None:
     with warns("quality", "metric 'auc'") as told:
-        found = site_table({"as it is": played(1.0), "turned": played(-1.0)}, ["accuracy", "auc"])
+        found = site_table({"as it is": scaled_result(1.0), "turned": scaled_result(-1.0)}, ["accuracy", "auc"])
     assert len(told) == 1  # not once for every method
     lines = str(found).splitlines()
     assert "with fewer than 20 samples intervals are too narrow: north (4), south (5), west (2)" in lines
@@ -191,20 +195,22 @@ def test_errors_in_standard_deviations_are_called_so() -> None:
 
 def test_few_samples_of_the_rarer_class_are_said() -> None:
     """North has two of each class, south two of class 0, east and west one class alone."""
-    text = str(site_table(played(1.0), "brier", resamples=20))
+    text = str(site_table(scaled_result(1.0), "brier", resamples=20))
     assert "few samples of the rarer class, be wary: one class only: east, west; north: 2, south: 2" in text
 
 
 def test_it_is_said_where_less_is_better(table) -> None:
     assert "less is better" not in str(table)
-    two = {"as it is": played(1.0), "turned": played(-1.0)}
+    two = {"as it is": scaled_result(1.0), "turned": scaled_result(-1.0)}
     assert "of brier less is better\n" in f"{site_table(two, 'brier', resamples=2)}\n"
     told = str(site_table(two, ["brier", "log_loss"], reference="turned", resamples=2))
     assert "of brier and log_loss less is better, so − is an improvement on turned\n" in f"{told}\n"
 
 
 def test_every_metric_has_a_table() -> None:
-    two = str(site_table({"as it is": played(1.0), "turned": played(-1.0)}, ["accuracy", "brier"], "turned"))
+    two = str(
+        site_table({"as it is": scaled_result(1.0), "turned": scaled_result(-1.0)}, ["accuracy", "brier"], "turned")
+    )
     first, second = two.split("\n\n")[:2]
     assert "accuracy" in first.splitlines()[0]
     assert "brier" not in first

@@ -17,6 +17,6 @@ def codes(samples: Tensor) -> Tensor:
     return torch.stack([flat.sum(1), (flat * torch.arange(flat.shape[1])).sum(1)], 1)
 
 
-def apart(name: str, **settings: Any) -> Method | Phases:
+def early_method(name: str, **settings: Any) -> Method | Phases:
     """Make a method whose phases are all played in two rounds, of one pass, with those of some settings that it has."""
     return early(name, encoder=codes, **{"epochs": 1, **settings})

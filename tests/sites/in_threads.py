@@ -32,7 +32,7 @@ def known() -> Preparation:
     return replace(meet(lambda here: here.tasks().preparation)["va"], node="hospital")
 
 
-def together(seed: int = 0) -> Tasks:
+def pooled_tasks(seed: int = 0) -> Tasks:
     """Return the tasks of all hospitals, as they would be with all patients in one place, prepared as between them."""
     tasks = Tasks.from_frame(COLUMNS, node="hospital", seed=seed, preparation=known(), **SETTINGS)
     return replace(tasks, preparation=known())  # as if it had been told

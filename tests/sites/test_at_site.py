@@ -14,7 +14,7 @@ from graphcollab import Tasks, load_dataset
 from graphcollab.data import Preparation
 from graphcollab.data.preparation import Column
 from graphcollab.sites import tasks_of_site, told_by_site
-from tests.data.rooms import at_sites, made, prepared, refusal
+from tests.data.rooms import at_sites, prepared, refusal, results_of
 from tests.raising import warns
 
 COLUMNS = (
@@ -51,7 +51,7 @@ def alone(tables, order=None, **settings):
     """What every site makes, by name."""
     names = order or list(tables)
     found, _ = at_sites(lambda door, k: tasks_of_site(door, names[k], tables[names[k]], **settings), len(names))
-    return dict(zip(names, made(found), strict=True))
+    return dict(zip(names, results_of(found), strict=True))
 
 
 def require_equal(own, pooled, place, tolerance=1e-6):
@@ -222,7 +222,7 @@ def test_arrays_of_each_site_make_what_those_of_all_make(kind, more):
         name, rows = list(ends.items())[k]
         return tasks_of_site(door, name, (x[rows], y[rows]), **{n: v[rows] for n, v in given.items()}, **settings)
 
-    for place, own in enumerate(made(at_sites(make, 3)[0])):
+    for place, own in enumerate(results_of(at_sites(make, 3)[0])):
         require_equal(own, pooled, place)
 
 
@@ -232,7 +232,7 @@ def test_targets_of_zeros_and_ones_are_no_classes_where_others_are_amounts():
     settings = {"loss": "mse", "metric": "mse", "seed": 1}
     pooled = Tasks.from_arrays(x.repeat(2, 1), torch.cat([*y.values()]), ["a"] * 20 + ["b"] * 20, **settings)
     found, _ = at_sites(lambda door, k: tasks_of_site(door, "ab"[k], (x, y["ab"[k]]), **settings), 2)
-    for place, own in enumerate(made(found)):
+    for place, own in enumerate(results_of(found)):
         require_equal(own, pooled, place)
 
 
@@ -249,7 +249,7 @@ def test_samples_of_each_site_make_what_those_of_all_make(given):
         ),
         2,
     )
-    for place, own in enumerate(made(found)):
+    for place, own in enumerate(results_of(found)):
         require_equal(own, pooled, place)
 
 
@@ -258,7 +258,7 @@ def test_datasets_of_each_site_make_what_those_of_all_make():
     data = {"a": TensorDataset(x[:20], y[:20]), "b": TensorDataset(x[20:], y[20:])}
     pooled = Tasks.from_samples(data, seed=3)
     found, _ = at_sites(lambda door, k: tasks_of_site(door, "ab"[k], data["ab"[k]], seed=3), 2)
-    for place, own in enumerate(made(found)):
+    for place, own in enumerate(results_of(found)):
         require_equal(own, pooled, place)
 
 
@@ -294,7 +294,7 @@ def test_nothing_of_single_rows_travels(pooled, declared):
     settings = {"leave_out": ["note"], "group": "patient", "weight": "weight", "pooled": pooled, **categories}
     names = list(tables)
     found, room = at_sites(lambda door, k: tasks_of_site(door, names[k], tables[names[k]], **settings), 2)
-    owns = made(found)
+    owns = results_of(found)
     assert [len(told) for told in room.heard] == [3, 3]
     text = " ".join(message for told in room.heard for message in told)
     for word in ("secret", "patient-", "8765", "7654", "0.00123", "1.00123"):
@@ -552,5 +552,5 @@ def test_arrays_as_weights_are_given_in_any_form():
     weights = ([1.0, 2, 1, 2, 1, 2], np.array([2.0, 1, 2, 1, 2, 1]))
     pooled = prepared({"a": PLAIN, "b": PLAIN}, weight=np.concatenate(weights))
     found, _ = at_sites(lambda door, k: tasks_of_site(door, "ab"[k], PLAIN, weight=weights[k]), 2)
-    for place, own in enumerate(made(found)):
+    for place, own in enumerate(results_of(found)):
         require_equal(own, pooled, place)

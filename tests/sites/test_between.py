@@ -13,7 +13,7 @@ from graphcollab import Tasks, methods, run, site
 from graphcollab.models import MLP, SplitModel
 from graphcollab.sites.site import ONE_RUN
 from graphcollab.train import Checkpoint, Compute, WatchMetrics
-from tests.sites.apart import apart
+from tests.sites.apart import early_method
 from tests.sites.in_threads import NAMES, meet
 from tests.sites.test_every_method import SHOWN
 from tests.sites.test_site import require_same
@@ -32,7 +32,7 @@ STEPS = {"mapl": {"lr": 0.01}}
 PAGE = (Path(__file__).parents[2] / "docs" / "deploying.md").read_text(encoding="utf-8")
 
 
-def told(name: str) -> list[str]:
+def cells_of_page(name: str) -> list[str]:
     """Return what the page says of a method, by who lets whom listen."""
     (line,) = (line for line in PAGE.splitlines() if line.startswith(f"| `{name}` | "))
     return [cell.strip() for cell in line.strip("| ").split(" | ")[1:]]
@@ -79,8 +79,8 @@ COLUMNS = [
 @pytest.mark.parametrize(("name", "column"), COLUMNS)
 def test_the_table_of_methods_is_true(name, column):
     """Where a method works, it finds what one process finds; else all sites have the same error before training."""
-    said = told(name)[column]
-    alone, found = play(apart(name, **STEPS.get(name, {})), LISTENERS[column])
+    said = cells_of_page(name)[column]
+    alone, found = play(early_method(name, **STEPS.get(name, {})), LISTENERS[column])
     if said == "works":
         require_same(alone, found)
         return

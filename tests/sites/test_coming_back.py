@@ -27,7 +27,7 @@ from graphcollab.sites import SiteLostError
 from graphcollab.sites.hall import Hall
 from graphcollab.train import Callback, Checkpoint, Result
 from tests.raising import warns
-from tests.sites.in_threads import NAMES, meet, small, together
+from tests.sites.in_threads import NAMES, meet, pooled_tasks, small
 
 LOST, STOPPED, ROUNDS = 2, 4, 6  # after how many rounds Long Beach stops, all others do, and the run is over
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
@@ -131,7 +131,7 @@ def test_sites_go_on_from_checkpoints_of_different_rounds(name, tmp_path):
     stopped(method, tmp_path)
     with warns("other-run", "site 'va'", f"{LOST} rounds"):
         found = resumed(method, tmp_path)
-    require_models(run(method, together(), small, rounds=ROUNDS, participation=AWAY), found)
+    require_models(run(method, pooled_tasks(), small, rounds=ROUNDS, participation=AWAY), found)
     missed = found["cleveland"].history.table("test_metric")[:, NAMES.index("va")].isnan().tolist()
     assert missed == [LOST <= round_ < STOPPED for round_ in range(ROUNDS)]
     for one in found.values():
@@ -157,7 +157,7 @@ def test_a_job_that_was_aborted_when_some_had_evaluated_the_last_round(evaluated
     last = {name: load_checkpoint(max((tmp_path / name).glob("round-*"))) for name in NAMES}
     assert {data.round for data, *_ in last.values()} == {STOPPED}
     assert [name for name in NAMES if last[name][1].rounds[-1] == STOPPED] == evaluated
-    found, alone = resumed(method, tmp_path), run(method, together(), small, rounds=ROUNDS)
+    found, alone = resumed(method, tmp_path), run(method, pooled_tasks(), small, rounds=ROUNDS)
     require_models(alone, found)
     for one in found.values():
         assert one.history.rounds == alone.history.rounds
@@ -177,7 +177,7 @@ def test_a_site_that_has_lost_its_checkpoints_goes_on_in_the_second_of_two_runs(
     assert not any(isinstance(one, Result) for one in meet(lambda here: act(here, [Stops(2)])).values())
     shutil.rmtree(tmp_path / "va")
     found = meet(act)
-    require_models(run(method, together(), small, rounds=4, seed=1, participation=Away(rounds=(2,))), found)
+    require_models(run(method, pooled_tasks(), small, rounds=4, seed=1, participation=Away(rounds=(2,))), found)
 
 
 def test_a_site_waits_until_its_last_job_lets_its_folder_go(tmp_path):
@@ -189,7 +189,7 @@ def test_a_site_waits_until_its_last_job_lets_its_folder_go(tmp_path):
         begun = time.monotonic()
         found = resumed(methods.fedavg(epochs=1), tmp_path)
         ends.join()
-    require_models(run(methods.fedavg(epochs=1), together(), small, rounds=ROUNDS), found)
+    require_models(run(methods.fedavg(epochs=1), pooled_tasks(), small, rounds=ROUNDS), found)
     assert time.monotonic() - begun > 1.0
 
 
@@ -212,7 +212,7 @@ def test_a_site_whose_checkpoint_is_lost_begins_with_the_average(lost, tmp_path)
     else:
         (tmp_path / "va" / f"round-{LOST:06d}" / "state.safetensors").write_text("{")
     found = resumed(method, tmp_path)
-    require_models(run(method, together(), small, rounds=ROUNDS, participation=AWAY), found)
+    require_models(run(method, pooled_tasks(), small, rounds=ROUNDS, participation=AWAY), found)
 
 
 def test_a_site_that_cannot_learn_what_it_has_missed_is_named(tmp_path):
@@ -259,7 +259,7 @@ def test_a_site_that_is_cut_off_comes_back(name, tmp_path):
     found = meet(act, hall)
     missed = tuple(round_ for round_, trains in at_work.items() if not trains)
     assert missed[:2] == (2, 3)
-    alone = run(method, together(), small, rounds=6, participation=Away(rounds=missed))
+    alone = run(method, pooled_tasks(), small, rounds=6, participation=Away(rounds=missed))
     require_models(alone, found)
     assert not found["cleveland"].history.table("test_metric")[:, : NAMES.index("va")].isnan().any()
     again = meet(lambda here: here.run(method, small, rounds=6, checkpoint=tmp_path / here.name))
@@ -290,7 +290,7 @@ def test_a_site_whose_disk_is_full_leaves(tmp_path, monkeypatch):
     assert isinstance(found["va"], OSError)
     assert "goes on from its last checkpoint" in found["va"].__notes__[0]
     others = [name for name in NAMES if name != "va"]
-    require_models(run(method, together(), small, rounds=5, participation=Away(rounds=(2, 3, 4))), found, others)
+    require_models(run(method, pooled_tasks(), small, rounds=5, participation=Away(rounds=(2, 3, 4))), found, others)
     assert [path.name for path in (tmp_path / "va").glob("round-*")] == ["round-000001"]
     monkeypatch.undo()
     assert isinstance(meet(act)["va"], Result)

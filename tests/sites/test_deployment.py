@@ -24,7 +24,7 @@ PARTS = {
 }
 
 
-def ask(deployed: Deployment, folder: Path, question: str, seconds: float = 0.0) -> str:
+def submit_question(deployed: Deployment, folder: Path, question: str, seconds: float = 0.0) -> str:
     """Submit a job whose server asks every site for a file, again and again."""
     parts = "tests.sites.parts."
     job = write_job(folder, parts + "Server", parts + "Site", question=question, seconds=seconds)
@@ -41,9 +41,9 @@ def test_a_site_reads_its_own_files_only_and_nothing_is_left(tmp_path):
     with deployment(SITES, **PARTS, line=True) as deployed:
         folder, users = deployed.folder, {str(one.user) for one in deployed.everyone.values()}
         deployed.throttle(100, 10)
-        own = ask(deployed, tmp_path / "own", "own.txt")
+        own = submit_question(deployed, tmp_path / "own", "own.txt")
         assert deployed.wait(own) == "FINISHED:COMPLETED", deployed.server.log()
-        others = ask(deployed, tmp_path / "others", str(deployed.sites["Hungary"].private / "own.txt"))
+        others = submit_question(deployed, tmp_path / "others", str(deployed.sites["Hungary"].private / "own.txt"))
         assert deployed.wait(others) == "FINISHED:COMPLETED", deployed.server.log()
         said = [{name: answer["text"] for name, answer in heard(deployed, job)[-1].items()} for job in (own, others)]
         played_by = {answer["user"] for answer in heard(deployed, own)[-1].values()}
@@ -118,7 +118,7 @@ def test_a_site_under_the_name_of_another_is_not_connected():
 def test_calls_to_a_site_that_is_killed_fail_and_the_job_goes_on(tmp_path):
     with deployment(SITES[:2], **PARTS) as deployed:
         site = deployed.sites["Hungary"]
-        job = ask(deployed, tmp_path / "own", "own.txt", seconds=300)
+        job = submit_question(deployed, tmp_path / "own", "own.txt", seconds=300)
         run = deployed.server.kit / job / "heard.jsonl"
         wait_for(lambda: run.exists() and run.read_text(), 60, "the job works")
         site.kill()

@@ -14,7 +14,7 @@ from graphcollab.sites.hall import Door, Hall
 from graphcollab.sites.transport import Gathering
 from graphcollab.train import Callback, Result
 from tests.raising import raises
-from tests.sites.in_threads import NAMES, ROWS, meet, small, together
+from tests.sites.in_threads import NAMES, ROWS, meet, pooled_tasks, small
 
 
 def refused(act, **own) -> str:
@@ -67,7 +67,7 @@ def test_the_layer_that_differs_is_named():
         return lambda tasks: build_model("mlp", tasks.input_shape, 2, hidden=8 if here.name == "va" else 16)
 
     told = refused(lambda here: plays(here, model=model(here)))
-    [inputs] = together().input_shape
+    [inputs] = pooled_tasks().input_shape
     assert told == (
         f"MismatchError: sites differ in shapes of the models[0]['backbone.1.weight'], [16, {inputs}] at cleveland, "
         f"hungarian, switzerland and [8, {inputs}] at va: all must play the same run"

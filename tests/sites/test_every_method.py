@@ -22,7 +22,7 @@ from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Presence, Sites
 from graphcollab.testing import Scene
 from graphcollab.train.missed import hand_over, take_over
-from tests.sites.apart import apart
+from tests.sites.apart import early_method
 from tests.testing.lockstep import begin
 from tests.testing.planes import hide
 
@@ -73,7 +73,7 @@ class Small:
 
     def __init__(self, hall: Hall, connection: Connection, name: str, losses: dict[int, str]) -> None:
         self.hall, self.connection, self.losses = hall, connection, dict(losses)
-        self.method = apart(name)
+        self.method = early_method(name)
         self.fields = (*LOOP, *self.method.fields)
         self.sites = Sites(connection, torch.arange(len(NAMES)))
         scene = Scene.small(embeds=self.method.embeds).replace(participation=Presence())
@@ -125,7 +125,7 @@ def check(name: str, found: dict[str, Small]) -> None:
     longest: Sequence[tuple[bool, ...]] = max((one.there for one in found.values()), key=len)
     rounds = found["a"].rounds
     assert len(longest) == rounds
-    method = apart(name)
+    method = early_method(name)
     scene = Scene.small(embeds=method.embeds).replace(participation=Scripted(there=tuple(longest)))
     data, env = scene.play(method, rounds)
     judged = method.models(data, env)
@@ -159,4 +159,4 @@ def test_sites_that_are_lost_are_away(name):
     check(name, found)
     there = [site["c"] for site in [dict(zip(NAMES, one, strict=True)) for one in found["a"].there]]
     back = [True, False, False, True, True]
-    assert there == back or (isinstance(apart(name), Phases) and there == [True, False, False, False, False])
+    assert there == back or (isinstance(early_method(name), Phases) and there == [True, False, False, False, False])

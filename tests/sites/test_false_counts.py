@@ -33,7 +33,7 @@ def liar(change):
     return Liar
 
 
-def told(change, names="abcd", act=lambda here: here.tasks()):
+def outcome_beside_liar(change, names="abcd", act=lambda here: here.tasks()):
     """What honest sites find or raise, and are warned of, where the last one lies."""
 
     def play(connection):
@@ -54,7 +54,7 @@ def told(change, names="abcd", act=lambda here: here.tasks()):
     return [found[name] for name in names[:-1]], {str(one.message) for one in said}
 
 
-def of(about, **parts):
+def falsify(about, **parts):
     """Change parts of what is told about something; a part is a value, or a dict with which one is mixed."""
 
     def change(value):
@@ -71,38 +71,38 @@ def without(about, part):
 
 
 FALSE = {
-    "labels": (of("sizes", labels=10**9), "value", "1000000000 as labels"),
-    "training samples": (of("sizes", samples={"train": 10**12}), "value", "1000000000000 as samples of 'train'"),
-    "test samples": (of("sizes", samples={"test": 10**12}), "value", "1000000000000 as samples of 'test'"),
-    "more samples than rows": (of("sizes", samples={"train": 41}), "value", "41 as samples of 'train'"),
-    "class not there": (of("sizes", classes=[0, 2]), "value", "[0, 2] as its classes"),
-    "class twice": (of("sizes", classes=[0, 0]), "value", "[0, 0] as its classes"),
-    "classes missing": (of("sizes", classes=None), "value", "None as classes"),
-    "rows": (of("agreement", facts={"rows": 10**12}), "value", "1000000000000 as rows"),
-    "rows that are none": (of("agreement", facts={"rows": "all"}), "value", "'all' as rows"),
-    "facts missing": (of("agreement", facts=None), "value", "None as facts"),
-    "lists of lists": (of("agreement", facts={"text": [["age"]]}), "value", "[['age']] as text"),
-    "another's name": (of("agreement", site="a"), "mismatch"),
+    "labels": (falsify("sizes", labels=10**9), "value", "1000000000 as labels"),
+    "training samples": (falsify("sizes", samples={"train": 10**12}), "value", "1000000000000 as samples of 'train'"),
+    "test samples": (falsify("sizes", samples={"test": 10**12}), "value", "1000000000000 as samples of 'test'"),
+    "more samples than rows": (falsify("sizes", samples={"train": 41}), "value", "41 as samples of 'train'"),
+    "class not there": (falsify("sizes", classes=[0, 2]), "value", "[0, 2] as its classes"),
+    "class twice": (falsify("sizes", classes=[0, 0]), "value", "[0, 0] as its classes"),
+    "classes missing": (falsify("sizes", classes=None), "value", "None as classes"),
+    "rows": (falsify("agreement", facts={"rows": 10**12}), "value", "1000000000000 as rows"),
+    "rows that are none": (falsify("agreement", facts={"rows": "all"}), "value", "'all' as rows"),
+    "facts missing": (falsify("agreement", facts=None), "value", "None as facts"),
+    "lists of lists": (falsify("agreement", facts={"text": [["age"]]}), "value", "[['age']] as text"),
+    "another's name": (falsify("agreement", site="a"), "mismatch"),
     "no description": (lambda value: [value], "mismatch"),
     "settings missing": (without("agreement", "settings"), "mismatch"),
-    "other rows": (of("counts", rows=41), "value", "41 as rows"),
-    "known": (of("counts", known={"age": 10**12}), "value", "1000000000000 as known of 'age'"),
-    "known above rows": (of("counts", known={"age": 41}), "value", "41 as known of 'age'"),
+    "other rows": (falsify("counts", rows=41), "value", "41 as rows"),
+    "known": (falsify("counts", known={"age": 10**12}), "value", "1000000000000 as known of 'age'"),
+    "known above rows": (falsify("counts", known={"age": 41}), "value", "41 as known of 'age'"),
     "known missing": (without("counts", "known"), "value", "None as known"),
-    "column missing": (of("counts", sums={"age": None}), "value", "None as sums of 'age'"),
-    "sum": (of("counts", sums={"age": 1e308}), "value", "1e+308 as sums of 'age'"),
-    "sum too many": (of("counts", known={"age": 3}), "value", "1034.0 as sums of 'age'"),
-    "negative squares": (of("counts", squares={"age": -1e9}), "value", "-1000000000.0 as squares of 'age'"),
-    "infinite squares": (of("counts", squares={"age": float("inf")}), "value", "inf as squares of 'age'"),
-    "names": (of("counts", names={"sex": [f"{k}" for k in range(100_000)]}), "too-many", "100000 names"),
-    "long names": (of("counts", names={"sex": ["f" * 10**6]}), "too-many", "longest of 1000000"),
+    "column missing": (falsify("counts", sums={"age": None}), "value", "None as sums of 'age'"),
+    "sum": (falsify("counts", sums={"age": 1e308}), "value", "1e+308 as sums of 'age'"),
+    "sum too many": (falsify("counts", known={"age": 3}), "value", "1034.0 as sums of 'age'"),
+    "negative squares": (falsify("counts", squares={"age": -1e9}), "value", "-1000000000.0 as squares of 'age'"),
+    "infinite squares": (falsify("counts", squares={"age": float("inf")}), "value", "inf as squares of 'age'"),
+    "names": (falsify("counts", names={"sex": [f"{k}" for k in range(100_000)]}), "too-many", "100000 names"),
+    "long names": (falsify("counts", names={"sex": ["f" * 10**6]}), "too-many", "longest of 1000000"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("what", FALSE)
 def test_what_cannot_be_is_refused_by_the_name_of_its_site(what):
     change, code, *facts = FALSE[what]
-    found, _ = told(change)
+    found, _ = outcome_beside_liar(change)
     assert len({str(one) for one in found}) == 1
     with raises(code, "site 'd'", *facts) as raised:
         raise found[0]
@@ -156,7 +156,7 @@ def test_listeners_that_are_none_are_named(listeners):
 )
 @pytest.mark.parametrize("names", ["ab", "abcd"])
 def test_a_column_of_quite_another_size_is_warned_of_by_the_name_of_its_site(parts, names):
-    _, said = told(of("counts", **parts), names)
+    _, said = outcome_beside_liar(falsify("counts", **parts), names)
     (text,) = (one for one in said if f"of site {names[-1]!r} has mean" in one)
     assert text.startswith("column 'age' of site ")
     assert not [one for one in said if "of site 'a' has mean" in one] or names == "ab"  # where the liar sees it so

@@ -103,29 +103,29 @@ def test_a_column_of_splits_keeps_rows_out_of_sums():
 
 
 @pytest.fixture
-def kept(tmp_path):
+def told_path(tmp_path):
     return tmp_path / "told.json"
 
 
-def once(here):
+def prepare(here):
     return here.tasks().preparation
 
 
-def test_the_same_rows_may_be_told_again_in_any_order(kept):
-    first, before = job(once, own={"ledger": kept})
+def test_the_same_rows_may_be_told_again_in_any_order(told_path):
+    first, before = job(prepare, own={"ledger": told_path})
     rows = random.Random(0).sample(range(30), 30)
     shuffled = {column: [values[k] for k in rows] for column, values in table("a").items()}
-    again, after = job(once, {"a": shuffled}, {"ledger": kept})
+    again, after = job(prepare, {"a": shuffled}, {"ledger": told_path})
     assert first["a"].columns == again["a"].columns
     assert before["a"][0] == after["a"][0]
-    assert json.loads(kept.read_text())["columns"]["age"][0]["sums"] == sum(AGES["a"])
+    assert json.loads(told_path.read_text())["columns"]["age"][0]["sums"] == sum(AGES["a"])
 
 
 @pytest.mark.parametrize(("rows", "words"), [(slice(29), "29, 1 fewer"), (slice(1, 30), "29, 1 fewer")])
-def test_sums_of_other_rows_are_refused_where_the_data_are(kept, rows, words):
-    job(once, own={"ledger": kept})
-    before = kept.read_bytes()
-    found, told = job(once, {"a": table("a", rows)}, {"ledger": kept})
+def test_sums_of_other_rows_are_refused_where_the_data_are(told_path, rows, words):
+    job(prepare, own={"ledger": told_path})
+    before = told_path.read_bytes()
+    found, told = job(prepare, {"a": table("a", rows)}, {"ledger": told_path})
     assert str(found["b"]) == str(found["a"])
     assert re.fullmatch(r"site 'a' has failed with a \w+Error( \(\w+\))?; its message stays there", str(found["a"]))
     cause = str(found["a"].__cause__)
@@ -133,64 +133,66 @@ def test_sums_of_other_rows_are_refused_where_the_data_are(kept, rows, words):
     assert words in cause
     assert "tell_changes=True" in cause
     assert told["a"] == []
-    assert kept.read_bytes() == before
+    assert told_path.read_bytes() == before
 
 
-def test_a_value_that_was_corrected_is_another_row(kept):
-    job(once, own={"ledger": kept})
+def test_a_value_that_was_corrected_is_another_row(told_path):
+    job(prepare, own={"ledger": told_path})
     ages = [*AGES["a"][:-1], 90]
-    found, _ = job(once, {"a": table("a", age=ages)}, {"ledger": kept})
+    found, _ = job(prepare, {"a": table("a", age=ages)}, {"ledger": told_path})
     assert str(found["a"].__cause__).startswith("column 'age': other sites were told counts and sums of 30 rows")
     assert "and now there are 30, not all the same" in str(found["a"].__cause__)
 
 
-def test_the_owner_may_let_others_compute_the_difference(kept):
-    job(once, own={"ledger": kept})
+def test_the_owner_may_let_others_compute_the_difference(told_path):
+    job(prepare, own={"ledger": told_path})
     fewer = {"a": table("a", slice(29))}
-    found, told = job(once, fewer, {"ledger": kept, "tell_changes": True})
+    found, told = job(prepare, fewer, {"ledger": told_path, "tell_changes": True})
     assert json.loads(told["a"][0])["sums"]["age"] == sum(AGES["a"][:29])
     assert found["a"] == found["b"]
     for rows in (fewer, None):  # both have been told now
-        assert job(once, rows, {"ledger": kept})[1]["a"]
+        assert job(prepare, rows, {"ledger": told_path})[1]["a"]
 
 
-def test_what_was_prepared_before_fits_other_rows_without_sums(kept):
-    first, _ = job(once, own={"ledger": kept})
+def test_what_was_prepared_before_fits_other_rows_without_sums(told_path):
+    first, _ = job(prepare, own={"ledger": told_path})
     known = first["a"]
-    found, told = job(once, {"a": table("a", slice(25))}, {"ledger": kept}, preparation=known)
+    found, told = job(prepare, {"a": table("a", slice(25))}, {"ledger": told_path}, preparation=known)
     assert [json.loads(one)["about"] for one in told["a"]] == ["sizes"]
     assert found["a"].columns == known.columns
 
 
-def test_other_columns_of_the_same_rows_may_be_told(kept):
-    job(once, own={"ledger": kept}, columns=["age"])
-    _, told = job(once, own={"ledger": kept}, columns=["age", "pressure"])
+def test_other_columns_of_the_same_rows_may_be_told(told_path):
+    job(prepare, own={"ledger": told_path}, columns=["age"])
+    _, told = job(prepare, own={"ledger": told_path}, columns=["age", "pressure"])
     assert told["a"]
     fewer = {"a": table("a", slice(28))}
-    found, _ = job(once, fewer, {"ledger": kept}, columns=["pressure"])
+    found, _ = job(prepare, fewer, {"ledger": told_path}, columns=["pressure"])
     assert str(found["a"].__cause__).startswith("columns 'pressure', 'ill'")
 
 
-def test_a_rehearsal_reads_and_does_not_write(kept):
-    rehearse = lambda rows: site("a", rows, target="ill", dry_run=["b"], ledger=kept).run(fedavg(), linear, rounds=1)  # noqa: E731
+def test_a_rehearsal_reads_and_does_not_write(told_path):
+    def rehearse(rows):
+        return site("a", rows, target="ill", dry_run=["b"], ledger=told_path).run(fedavg(), linear, rounds=1)
+
     rehearse(table("a"))
-    assert not kept.exists()
-    job(once, own={"ledger": kept})
-    before = kept.read_bytes()
+    assert not told_path.exists()
+    job(prepare, own={"ledger": told_path})
+    before = told_path.read_bytes()
     rehearse(table("a"))
     with raises("value", "site 'a'") as told:
         rehearse(table("a", slice(29)))
     assert "30 rows" in str(told.value.__notes__)
-    assert kept.read_bytes() == before
+    assert told_path.read_bytes() == before
 
 
-def test_a_ledger_is_of_one_site(kept):
-    job(once, own={"ledger": kept})
-    kept.write_text(kept.read_text().replace('"site": "a"', '"site": "z"'))
-    found, _ = job(once, own={"ledger": kept})
+def test_a_ledger_is_of_one_site(told_path):
+    job(prepare, own={"ledger": told_path})
+    told_path.write_text(told_path.read_text().replace('"site": "a"', '"site": "z"'))
+    found, _ = job(prepare, own={"ledger": told_path})
     assert "is the ledger of site 'z', and not of 'a'" in str(found["a"].__cause__)
-    kept.write_text("{}")
-    found, _ = job(once, own={"ledger": kept})
+    told_path.write_text("{}")
+    found, _ = job(prepare, own={"ledger": told_path})
     assert "is no ledger of what a site has told" in str(found["a"].__cause__)
 
 

@@ -21,7 +21,7 @@ def echo(server: socket.socket) -> None:
 
 
 @pytest.fixture
-def line():
+def echo_line():
     """A line to a server that echoes, and its port."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as unused:
         thread = threading.Thread(target=echo, args=(server,), daemon=True)
@@ -55,8 +55,8 @@ def seconds_there_and_back(port: int, data: bytes) -> float:
         pytest.param("1000 100", 1, 0.2, id="delay"),
     ],
 )
-def test_a_line_carries_everything_no_faster_than_it_says(line, told, size, least):
-    process, port = line
+def test_a_line_carries_everything_no_faster_than_it_says(echo_line, told, size, least):
+    process, port = echo_line
     process.stdin.write(told + "\n")
     process.stdin.flush()
     assert process.stdout.readline() == "set\n"

@@ -17,7 +17,7 @@ from graphcollab.sites.transport import CONNECTION
 from graphcollab.train import Callback, RecordGraph, session
 from tests.data.rooms import prepared
 from tests.raising import raises
-from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, small, together
+from tests.sites.in_threads import COLUMNS, NAMES, ROWS, SETTINGS, meet, pooled_tasks, small
 from tests.sites.test_site import require_same
 
 
@@ -44,7 +44,7 @@ def test_comparisons_along_edges():
     made = {"l2c": partial(methods.l2c, epochs=1), "dpsgd": methods.dpsgd}
     edges = [("va", "cleveland"), ("hungarian", "va")]
     settings = {"seeds": (0,), "rounds": 2, "graphs": {"l2c": edges}}
-    alone = compare(made, together, small, **settings)
+    alone = compare(made, pooled_tasks, small, **settings)
     for own in meet(lambda here: here.compare(made, small, **settings)).values():
         assert str(own) == str(alone)
 

@@ -83,7 +83,7 @@ def texts(plane: Plane, mine: list[int]) -> object:
     return gather_texts(plane, {node: f"{node} has diverged" for node in mine})
 
 
-def together(plane: Plane, mine: list[int]) -> object:
+def merged_edges(plane: Plane, mine: list[int]) -> object:
     edges = torch.tensor([[(node + 1) % 4 for node in mine], mine])
     return merge_edges(plane, Relation(edges, torch.ones(len(mine)), (4, 4))).edge_index.tolist()
 
@@ -95,12 +95,12 @@ def collect(plane: Plane, mine: list[int]) -> object:
 
 FOUND = {
     texts: {0: "0 has diverged", 1: "1 has diverged", 2: "2 has diverged", 3: "3 has diverged"},
-    together: [[1, 2, 3, 0], [0, 1, 2, 3]],
+    merged_edges: [[1, 2, 3, 0], [0, 1, 2, 3]],
     collect: [0.0, 1.0, 2.0, 3.0],
 }
 
 
-@pytest.mark.parametrize("say", [texts, together, collect])
+@pytest.mark.parametrize("say", [texts, merged_edges, collect])
 def test_sites_speak_for_their_own_nodes(say):
     """Site d says something of node 0, too, which is a's: all refuse that, and name d."""
     honest = play(lambda plane: say(plane, plane.own.tolist()))
@@ -110,7 +110,7 @@ def test_sites_speak_for_their_own_nodes(say):
         assert "a message of d is not as it should be: it speaks for nodes of others" in str(found)
 
 
-@pytest.mark.parametrize("say", [texts, together, collect])
+@pytest.mark.parametrize("say", [texts, merged_edges, collect])
 def test_what_a_site_has_told_comes_back_as_it_was(say):
     """A coordinator changes a number of site a: whoever reads it, a finds out."""
 

@@ -29,7 +29,7 @@ needs_flare = pytest.mark.skipif(
 )
 
 
-def call(words: list[str], folder: Path) -> str:
+def run_words(words: list[str], folder: Path) -> str:
     """Type one of the page's commands in a folder; what it prints."""
     words = [sys.executable, "-m", "nvflare.cli", *words[1:]] if words[0] == "nvflare" else words
     done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
@@ -64,19 +64,19 @@ def test_certificates_are_as_the_page_says(tmp_path):
     kits = provision(tmp_path, SITES, free_port())
     assert first == ["nvflare", "provision", "-p", "project.yml", "-w", "made"]
     allow(kits / "Hungary")
-    said = call(page.command("openssl"), kits / "Hungary")
+    said = run_words(page.command("openssl"), kits / "Hungary")
     ends = datetime.strptime(said.strip(), "notAfter=%b %d %H:%M:%S %Y GMT").replace(tzinfo=UTC)
     assert abs(ends - datetime.now(UTC) - timedelta(days=360)) < timedelta(hours=1)
     project = page.project(SERVER, 8002, [*SITES, LATER])
     (tmp_path / "project.yml").write_text(json.dumps(project))
 
-    call(again, tmp_path)
+    run_words(again, tmp_path)
     added = kits.with_name("prod_01")
     for file in ("client.crt", "client.key", "rootCA.pem"):
         assert (added / "Hungary" / "startup" / file).read_bytes() == (kits / "Hungary" / "startup" / file).read_bytes()
     assert (added / LATER / "startup" / "client.crt").exists()
 
-    call(anew, tmp_path)
+    run_words(anew, tmp_path)
     new = tmp_path / "made-anew" / "hearts" / "prod_00"
     for file in ("client.crt", "client.key", "rootCA.pem"):
         assert (new / "Hungary" / "startup" / file).read_bytes() != (kits / "Hungary" / "startup" / file).read_bytes()
@@ -119,7 +119,7 @@ def test_a_run_as_the_page_tells(tmp_path):
 
         project = page.project(SERVER, deployed.port, [*SITES, LATER])
         (deployed.folder / "project.yml").write_text(json.dumps(project))
-        call(page.commands("nvflare provision")[1], deployed.folder)
+        run_words(page.commands("nvflare provision")[1], deployed.folder)
         kit = deployed.folder / LATER
         shutil.move(deployed.folder / "made" / "hearts" / "prod_01" / LATER, kit)
         later = Participant(LATER, kit, hungary.user + 50, {}, hungary.view)

@@ -20,7 +20,7 @@ from graphcollab.sites.frame import FrameError
 from graphcollab.sites.hall import Hall
 from graphcollab.sites.transport import Sites
 from tests.raising import raises
-from tests.sites.apart import apart
+from tests.sites.apart import early_method
 from tests.sites.test_every_method import NAMES, Small, check
 
 
@@ -127,7 +127,7 @@ def test_sites_find_what_one_process_finds_and_tell_what_is_declared(name):
     check(name, found)
     most = 4 if name == "cobo" else 3  # rows, gradients and products go from site to site; then all agree
     assert max(found["a"].exchanges) <= most
-    declared = {reader for piece in apart(name).walk() for reader in piece.told}
+    declared = {reader for piece in early_method(name).walk() for reader in piece.told}
     told = set()
     for one in found.values():
         here = one.connection

@@ -25,7 +25,7 @@ from graphcollab.testing import Scene
 from graphcollab.train import Callback, Result
 from tests.data.rooms import prepared
 from tests.raising import raises, warns
-from tests.sites.apart import apart
+from tests.sites.apart import early_method
 from tests.sites.test_every_method import Scripted
 from tests.testing.lockstep import begin
 from tests.testing.planes import hide
@@ -59,7 +59,7 @@ class Liar(Connection):
 
 def play(name: str, when: Sequence[int], spoil: str = "nan", **settings: Any) -> dict[str, Any]:
     """Play a method between sites of which d lies in some rounds; what each of them has in the end."""
-    hall, method = Hall(NAMES, poll=0.5), apart(name, **settings)
+    hall, method = Hall(NAMES, poll=0.5), early_method(name, **settings)
     fields = (*LOOP, *method.fields)
 
     def act(connection: Connection) -> Any:
@@ -90,7 +90,7 @@ def play(name: str, when: Sequence[int], spoil: str = "nan", **settings: Any) ->
 
 def alone(name: str, away: Sequence[int]) -> Any:
     """Play a method in one process in which d is away in some rounds."""
-    method = apart(name)
+    method = early_method(name)
     there = tuple(tuple(not (k == LIAR and r in away) for k in range(len(NAMES))) for r in range(ROUNDS))
     scene = Scene.small(embeds=method.embeds).replace(participation=Scripted(there=there), isolate=True)
     with warnings.catch_warnings():

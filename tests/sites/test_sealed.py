@@ -141,7 +141,7 @@ def opened(tmp_path_factory):
 
 
 @pytest.fixture
-def line(opened):
+def fresh_network(opened):
     opened.taken.clear()
     opened.relayed.clear()
     return opened
@@ -158,97 +158,97 @@ def sealed_by(kit: Path, content: bytes, to: Cell) -> bytes:
     return cipher.encrypt(content, to.core_cell.credential_manager.get_local_cert_chain())
 
 
-def test_what_is_sealed_comes_and_the_relay_cannot_read_it(line):
-    assert line.send(b"short", secure=True) == ReturnCode.OK
-    assert line.send(MODEL, secure=True) == ReturnCode.OK
-    assert line.taken == [(SENDER, b"short"), (SENDER, MODEL)]
-    passed = b"".join(message.payload for message in line.relayed)
+def test_what_is_sealed_comes_and_the_relay_cannot_read_it(fresh_network):
+    assert fresh_network.send(b"short", secure=True) == ReturnCode.OK
+    assert fresh_network.send(MODEL, secure=True) == ReturnCode.OK
+    assert fresh_network.taken == [(SENDER, b"short"), (SENDER, MODEL)]
+    passed = b"".join(message.payload for message in fresh_network.relayed)
     assert len(passed) > len(MODEL)
     assert not [at for at in range(0, len(MODEL), 4096) if MODEL[at : at + 32] in passed]
     assert b"short" not in passed
 
 
-def test_the_relay_would_be_seen_to_read(line):
+def test_the_relay_would_be_seen_to_read(fresh_network):
     """What the test above looks at holds a model that is not sealed; it is not taken in."""
-    line.send(MODEL, secure=False, seconds=1.0)
-    assert MODEL[:1000] in b"".join(message.payload for message in line.relayed)
-    assert line.settle() == []
+    fresh_network.send(MODEL, secure=False, seconds=1.0)
+    assert MODEL[:1000] in b"".join(message.payload for message in fresh_network.relayed)
+    assert fresh_network.settle() == []
 
 
 @pytest.mark.parametrize("said", [{}, {MessageHeaderKey.SECURE: True}, {MessageHeaderKey.ENCRYPTED: True}, SEAL])
-def test_what_the_relay_writes_in_a_sites_name_is_refused(line, said):
-    line.deliver(b"forged", **piece(6), **said)
-    assert line.settle() == []
+def test_what_the_relay_writes_in_a_sites_name_is_refused(fresh_network, said):
+    fresh_network.deliver(b"forged", **piece(6), **said)
+    assert fresh_network.settle() == []
 
 
-def test_what_the_server_says_for_itself_comes(line):
+def test_what_the_server_says_for_itself_comes(fresh_network):
     """And so would what is forged, if nothing looked at it: the messages of these tests are as they should be."""
-    line.deliver(b"from the server", **piece(15), **{MessageHeaderKey.ORIGIN: "server"})
-    assert line.settle() == [("server", b"from the server")]
+    fresh_network.deliver(b"from the server", **piece(15), **{MessageHeaderKey.ORIGIN: "server"})
+    assert fresh_network.settle() == [("server", b"from the server")]
 
 
-def test_many_messages_in_one_are_refused(line):
+def test_many_messages_in_one_are_refused(fresh_network):
     """FLARE takes them apart past its filters of what comes in."""
     headers = {**piece(6), MessageHeaderKey.ORIGIN: SENDER}
     inside = {"target": READER, "channel": STREAM_CHANNEL, "topic": STREAM_DATA_TOPIC}
     bulk = [{**inside, "message": {"headers": headers, "payload": b"forged"}}]
     said = {MessageHeaderKey.CHANNEL: CellChannel.CELLNET, MessageHeaderKey.TOPIC: "bulk"}
-    line.deliver(bulk, **said)
+    fresh_network.deliver(bulk, **said)
     time.sleep(1.0)  # it looks for such messages twice a second
-    assert line.settle() == []
+    assert fresh_network.settle() == []
 
 
-def test_a_piece_of_another_channel_is_no_way_in(line):
+def test_a_piece_of_another_channel_is_no_way_in(fresh_network):
     """A sealed piece is sent once more, then others as if they belonged to something else."""
-    assert line.send(b"true", secure=True) == ReturnCode.OK
-    [first] = line.relayed
-    line.taken.clear()
+    assert fresh_network.send(b"true", secure=True) == ReturnCode.OK
+    [first] = fresh_network.relayed
+    fresh_network.taken.clear()
     begun = piece(len(b"true, forged"), last=False)
-    line.deliver(first.payload, **begun, **SEAL, **{MessageHeaderKey.CLEAR_PAYLOAD_LEN: 4})
+    fresh_network.deliver(first.payload, **begun, **SEAL, **{MessageHeaderKey.CLEAR_PAYLOAD_LEN: 4})
     rest = piece(0, sequence=1, channel=CellChannel.RETURN_ONLY)
-    line.deliver(b", forged", **{**rest, StreamHeaderKey.STREAM_ID: begun[StreamHeaderKey.STREAM_ID]})
-    assert line.settle() == []
+    fresh_network.deliver(b", forged", **{**rest, StreamHeaderKey.STREAM_ID: begun[StreamHeaderKey.STREAM_ID]})
+    assert fresh_network.settle() == []
 
 
-def test_a_sealed_message_in_another_sites_name_is_refused(line, tmp_path, monkeypatch):
+def test_a_sealed_message_in_another_sites_name_is_refused(fresh_network, tmp_path, monkeypatch):
     """By the server's certificate, which is of the same project, and by one of another project in the site's name."""
-    assert line.send(b"so the reader has the certificate of the sender", secure=True) == ReturnCode.OK
-    line.taken.clear()
+    assert fresh_network.send(b"so the reader has the certificate of the sender", secure=True) == ReturnCode.OK
+    fresh_network.taken.clear()
     content = b"forged"
     said = {**SEAL, MessageHeaderKey.CLEAR_PAYLOAD_LEN: len(content)}
-    line.deliver(sealed_by(line.kits / SERVER, content, line.reader), **piece(6), **said)
-    assert line.settle() == []
-    line.deliver(sealed_by(line.kits / SENDER, content, line.reader), **piece(6), **said)
-    assert line.settle() == [(SENDER, content)]  # as it would be done with the site's own key
-    line.taken.clear()
+    fresh_network.deliver(sealed_by(fresh_network.kits / SERVER, content, fresh_network.reader), **piece(6), **said)
+    assert fresh_network.settle() == []
+    fresh_network.deliver(sealed_by(fresh_network.kits / SENDER, content, fresh_network.reader), **piece(6), **said)
+    assert fresh_network.settle() == [(SENDER, content)]  # as it would be done with the site's own key
+    fresh_network.taken.clear()
     other = provision(tmp_path, [SENDER], free_port())
-    known = line.reader.core_cell.credential_manager.cert_cache
+    known = fresh_network.reader.core_cell.credential_manager.cert_cache
     monkeypatch.setitem(known, SENDER, (other / SENDER / "startup" / "client.crt").read_bytes())  # the server's answer
-    line.deliver(sealed_by(other / SENDER, content, line.reader), **piece(6), **said)
-    assert line.settle() == []
+    fresh_network.deliver(sealed_by(other / SENDER, content, fresh_network.reader), **piece(6), **said)
+    assert fresh_network.settle() == []
 
 
-def test_a_certificate_in_another_name_is_not_taken(line):
+def test_a_certificate_in_another_name_is_not_taken(fresh_network):
     """The relay answers that its own certificate is the site's."""
-    manager = line.reader.core_cell.credential_manager
-    own = (line.kits / SERVER / "startup" / "server.crt").read_bytes()
+    manager = fresh_network.reader.core_cell.credential_manager
+    own = (fresh_network.kits / SERVER / "startup" / "server.crt").read_bytes()
     answer = Message({MessageHeaderKey.ORIGIN: "LongBeach"}, {"cert_content": own})
     with pytest.raises(RuntimeError, match="LongBeach"):
         manager.process_response(answer)
 
 
-def test_a_sealed_message_that_is_changed_is_refused(line):
-    assert line.send(b"true", secure=True) == ReturnCode.OK
-    [true] = line.relayed
-    line.taken.clear()
+def test_a_sealed_message_that_is_changed_is_refused(fresh_network):
+    assert fresh_network.send(b"true", secure=True) == ReturnCode.OK
+    [true] = fresh_network.relayed
+    fresh_network.taken.clear()
     said = {**SEAL, MessageHeaderKey.CLEAR_PAYLOAD_LEN: 4}
     for at in (0, 5, 100, 400, len(true.payload) - 1):
         changed = bytearray(true.payload)
         changed[at] ^= 1
-        line.deliver(bytes(changed), **piece(4), **said)
-    assert line.settle() == []
-    line.deliver(true.payload, **piece(4), **said)
-    assert line.settle() == [(SENDER, b"true")]  # again, as it was: what is late is for the mailbox to drop
+        fresh_network.deliver(bytes(changed), **piece(4), **said)
+    assert fresh_network.settle() == []
+    fresh_network.deliver(true.payload, **piece(4), **said)
+    assert fresh_network.settle() == [(SENDER, b"true")]  # again, as it was: what is late is for the mailbox to drop
 
 
 def test_without_certificates_nothing_is_sealed():

@@ -19,7 +19,7 @@ from graphcollab.sites.site import MANY_RUNS, ONE_RUN
 from graphcollab.train import Compute, Result
 from tests.data.rooms import prepared
 from tests.raising import raises
-from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, small, together
+from tests.sites.in_threads import COLUMNS, NAMES, SETTINGS, meet, pooled_tasks, small
 
 ROUNDS = 2
 ROUNDING = {"rtol": 1e-5, "atol": 1e-6}
@@ -50,7 +50,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("ditto", "l2c")]
 @pytest.mark.parametrize("name", ["fedavg", "meta_l2c", "cobo", "dac", *SLOW])
 def test_hospitals_find_what_one_process_finds(name):
     method = getattr(methods, name)(**({} if name == "cobo" else {"epochs": 1}))
-    alone = run(method, together(), small, rounds=ROUNDS)
+    alone = run(method, pooled_tasks(), small, rounds=ROUNDS)
     require_same(alone, meet(lambda here: here.run(method, small, rounds=ROUNDS)))
 
 
@@ -64,7 +64,7 @@ def one_way() -> tuple[list[tuple[str, str]], dict[str, dict[str, list[str]]]]:
 @pytest.mark.parametrize("name", ["l2c", "dac"])
 def test_models_go_to_listeners_only(name):
     method, (edges, own) = getattr(methods, name)(epochs=1), one_way()
-    alone = run(method, together(), small, edges, rounds=ROUNDS)
+    alone = run(method, pooled_tasks(), small, edges, rounds=ROUNDS)
     require_same(alone, meet(lambda here: here.run(method, small, rounds=ROUNDS), **own))
 
 
@@ -73,7 +73,7 @@ def test_who_cannot_listen_is_refused_as_in_one_process(name):
     """An average of all, and gradients of two nodes that are compared, need edges both ways."""
     method, (edges, own) = getattr(methods, name)(), one_way()
     with raises("disconnected", "node 'cleveland'") as alone:
-        run(method, together(), small, edges, rounds=1)
+        run(method, pooled_tasks(), small, edges, rounds=1)
     found = meet(lambda here: here.run(method, small, rounds=ROUNDS), **own)
     (told,) = {str(one) for one in found.values()}
     why, cure = advice(told)
@@ -89,14 +89,14 @@ def advice(text: str) -> list[str]:
 def test_methods_are_compared_as_in_one_process():
     settings = {"seeds": (0, 1), "rounds": 2}
     made = {"l2c": partial(methods.l2c, epochs=1), "local": partial(methods.local, epochs=1)}
-    alone = compare(made, together, small, **settings)
+    alone = compare(made, pooled_tasks, small, **settings)
     for own in meet(lambda here: here.compare(made, small, **settings)).values():
         assert str(own) == str(alone)
 
 
 def test_benefit_is_that_of_one_process():
     settings = {"repeats": 3, "rounds": 2, "lrs": (0.03,), "evaluations": 1}
-    alone = benefit(together, small, **settings)
+    alone = benefit(pooled_tasks, small, **settings)
     for own in meet(lambda here: here.benefit(small, **settings)).values():
         torch.testing.assert_close(own.matrix, alone.matrix, equal_nan=True, **ROUNDING)
 
@@ -115,7 +115,7 @@ def test_models_that_have_diverged_are_named_at_their_own_site():
         ({"participation": Participation(drop=0.1)}, "those take part who are there"),
         ({"compute": Compute(placement=[0, 1, 2, 3])}, "each site has its own samples"),
         ({"graph": [("va", "cleveland")]}, "by listeners= who hears it"),
-        ({"tasks": together}, "which it gives to site(...)"),
+        ({"tasks": pooled_tasks}, "which it gives to site(...)"),
         ({"n_jobs": 2}, "all sites play the same run at a time"),
     ],
 )
@@ -154,7 +154,7 @@ def test_a_site_has_its_own_model_alone(tmp_path):
         assert "process" not in str(told.value)
         return load(tmp_path / here.name).names, scores
 
-    alone = run(methods.l2c(epochs=1), together(), small, rounds=1).scores(["auc", "accuracy"])
+    alone = run(methods.l2c(epochs=1), pooled_tasks(), small, rounds=1).scores(["auc", "accuracy"])
     for name, own in meet(act).items():
         assert not isinstance(own, BaseException), own
         assert own[0] == (name,)
@@ -180,14 +180,14 @@ def test_nodes_with_other_models():
         return split_models(bodies, tasks.input_shape, 2, latent=5)
 
     for method in (methods.l2c(part="head", epochs=1), methods.ifca(part="head", epochs=1)):
-        alone = run(method, together(), two, rounds=1, architecture=kinds)
+        alone = run(method, pooled_tasks(), two, rounds=1, architecture=kinds)
         require_same(alone, meet(lambda here: here.run(method, two, rounds=1, architecture=kinds)))  # noqa: B023
 
 
 @pytest.mark.parametrize(("name", "lr"), [pytest.param("l2c", 0.05, marks=pytest.mark.slow), ("dac", 0.012)])
 def test_nodes_stop_as_in_one_process(name, lr):
     method = replace(getattr(methods, name)(lr=lr), stop=EarlyStopping(patience=1), judge=Judge(field="best_x"))
-    alone = run(method, together(), small, rounds=6)
+    alone = run(method, pooled_tasks(), small, rounds=6)
     assert alone.data.stopped.any()
     require_same(alone, meet(lambda here: here.run(method, small, rounds=6)))
 
@@ -197,7 +197,7 @@ def test_who_diverges_is_left_behind_as_in_one_process():
     method = methods.l2c(lr=1e6)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        alone = run(method, together(), small, **settings)
+        alone = run(method, pooled_tasks(), small, **settings)
         found = meet(lambda here: here.run(method, small, **settings))
     require_same(alone, found)
     assert {*alone.history.isolated}
@@ -257,6 +257,6 @@ def test_who_lets_nobody_listen_trains_alone_where_servers_may_average_without_i
     )
     assert NAMES[3] == "va"
     found = meet(lambda here: here.run(method, small, rounds=ROUNDS), va={"listeners": []})
-    require_same(run(method, together(), small, edges, rounds=ROUNDS), found)
-    nobody = run(method, together(), small, [], rounds=ROUNDS)
+    require_same(run(method, pooled_tasks(), small, edges, rounds=ROUNDS), found)
+    nobody = run(method, pooled_tasks(), small, [], rounds=ROUNDS)
     torch.testing.assert_close(found["va"].stacks.row(3)[1], nobody.stacks.row(3)[1], **ROUNDING)

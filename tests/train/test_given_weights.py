@@ -54,10 +54,10 @@ def play(graph, rounds=1, method=None, **settings):
 def update():
     """What every node learns in the first round."""
     alone = run(Method("alone", local=Fit(batch_size=12)), TASKS, NET, rounds=1).stacks.part("all")
-    return alone - start()
+    return alone - initial_row()
 
 
-def start():
+def initial_row():
     return torch.cat([one.detach().flatten() for one in NET.parameters()])
 
 
@@ -66,7 +66,7 @@ def test_models_are_mixed_by_the_weights_that_were_given(form, update):
     result = play(GRAPHS[form])
     assert {(j, i, weight) for j, i, weight in result.graph().named_edges()} == {*NAMED}
     expected = torch.stack([0.25 * update[1] + 2 * update[2], 0.5 * update[0], torch.zeros(6)])
-    torch.testing.assert_close(result.stacks.part("all"), start() + expected)
+    torch.testing.assert_close(result.stacks.part("all"), initial_row() + expected)
 
 
 @pytest.mark.parametrize("graph", [None, Data(edge_index=EDGES, edge_attr=torch.ones(3), num_nodes=3), Ring()])
@@ -95,7 +95,7 @@ def test_a_file_has_weights_too(tmp_path):
 @pytest.mark.parametrize(("prepare", "own"), [(WithSelfLoops(), 0.0), (AddSelfLoops("edge_weight", 0.25), 0.25)])
 def test_self_loops_that_are_added_weigh_what_the_transform_says(prepare, own, update):
     result = play(GRAPHS["Data"], method=keeping(prepare=prepare))
-    torch.testing.assert_close(result.stacks.part("all")[2], start() + own * update[2])
+    torch.testing.assert_close(result.stacks.part("all")[2], initial_row() + own * update[2])
     assert {*NAMED} < {*result.graph().named_edges()}
 
 

@@ -30,12 +30,12 @@ METHOD = meta_l2c(epochs=1, batch_size=4, lr=0.1)
 SPEC = ParamSpec.from_module(MLP(4, (6,), 3))
 
 
-def small():
+def small_tasks():
     return Scene.small(torch.float32).tasks
 
 
 def changed_pool(field, value):
-    tasks = small()
+    tasks = small_tasks()
     pool = tasks.pools["train"]
     tensor = getattr(pool, field).clone()
     tensor[3] = value
@@ -43,7 +43,7 @@ def changed_pool(field, value):
 
 
 def reordered():
-    tasks = small()
+    tasks = small_tasks()
     val = tasks.splits["val"]
     return replace(tasks, splits={**tasks.splits, "val": replace(val, index=val.index.flip(0))})
 
@@ -73,11 +73,14 @@ OTHERS = {
     "inputs": ({"tasks": lambda: changed_pool("inputs", 1.5)}, "inputs in split 'val'"),
     "targets": ({"tasks": lambda: changed_pool("targets", 2)}, "targets in split 'val'"),
     "order": ({"tasks": reordered}, "inputs in split 'val'"),
-    "fewer nodes": ({"tasks": lambda: small().select(range(5))}, "number of nodes"),
-    "names": ({"tasks": lambda: replace(small(), names=tuple("abcdef"))}, "node names"),
-    "ids": ({"tasks": lambda: replace(small(), node_id=torch.arange(6) + 1)}, "node ids"),
-    "loss": ({"tasks": lambda: replace(small(), loss=nn.functional.cross_entropy)}, "loss"),
-    "metric": ({"tasks": lambda: replace(small(), metric=Metric.per_node("zero", True, lambda o, t: 0.0))}, "metric"),
+    "fewer nodes": ({"tasks": lambda: small_tasks().select(range(5))}, "number of nodes"),
+    "names": ({"tasks": lambda: replace(small_tasks(), names=tuple("abcdef"))}, "node names"),
+    "ids": ({"tasks": lambda: replace(small_tasks(), node_id=torch.arange(6) + 1)}, "node ids"),
+    "loss": ({"tasks": lambda: replace(small_tasks(), loss=nn.functional.cross_entropy)}, "loss"),
+    "metric": (
+        {"tasks": lambda: replace(small_tasks(), metric=Metric.per_node("zero", True, lambda o, t: 0.0))},
+        "metric",
+    ),
     "edges": ({"graph": Ring()}, "edges"),
     "pretrained": (
         {"method": meta_l2c(epochs=1, batch_size=4, lr=0.1, pretrained=MixingEncoder.create(SPEC, seed=9))},
@@ -142,22 +145,22 @@ SILENT = {  # runs of which only what is computed differs: (settings there, sett
 @pytest.mark.parametrize("what", SILENT)
 def test_what_is_computed_is_part_of_it(tmp_path, what):
     there, here, subject = SILENT[what]
-    start(tmp_path, **there)
-    assert start(tmp_path, rounds=3, **there).data.round == 3
+    start_run(tmp_path, **there)
+    assert start_run(tmp_path, rounds=3, **there).data.round == 3
     count = Rounds()
     with raises("other-run", subject):
-        start(tmp_path, rounds=4, callbacks=[count], **here)
+        start_run(tmp_path, rounds=4, callbacks=[count], **here)
     assert count.played == 0
 
 
 @pytest.mark.parametrize("name", ["graphcollab", "Python", "torch", "torch_geometric"])
 def test_another_version_is_refused_with_what_to_do(tmp_path, monkeypatch, name):
-    start(tmp_path)
+    start_run(tmp_path)
     versions = identity._versions([])
     monkeypatch.setattr(identity, "_versions", lambda modules: {**versions, f"version of {name}": "9.9"})
     with raises("other-run", f"version of {name}", name, "9.9"):
-        start(tmp_path, rounds=3)
-    assert start(tmp_path, rounds=3, resume=False).data.round == 3
+        start_run(tmp_path, rounds=3)
+    assert start_run(tmp_path, rounds=3, resume=False).data.round == 3
 
 
 class Rounds(Callback):
@@ -168,8 +171,8 @@ class Rounds(Callback):
         self.played += 1
 
 
-def start(folder, rounds=2, every=None, resume=True, **changes):
-    settings = {**BASE, "tasks": small, **changes}
+def start_run(folder, rounds=2, every=None, resume=True, **changes):
+    settings = {**BASE, "tasks": small_tasks, **changes}
     return run(
         settings.pop("method"),
         settings.pop("tasks")(),
@@ -183,7 +186,7 @@ def start(folder, rounds=2, every=None, resume=True, **changes):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("run")
-    start(place)
+    start_run(place)
     return place
 
 
@@ -194,17 +197,17 @@ def test_another_run_is_refused(folder, other):
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     code = {"backend": "conflict", "chunk": "conflict"}.get(other, "other-run")
     with raises(code, subject) if subject else raises("contract", "model"):
-        start(folder, rounds=4, callbacks=[count], **changes)
+        start_run(folder, rounds=4, callbacks=[count], **changes)
     assert count.played == 0
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
 
 
 def test_the_advice_helps(tmp_path):
-    start(tmp_path)
+    start_run(tmp_path)
     with raises("other-run", "seed", "resume=False"):
-        start(tmp_path, seed=1)
-    assert start(tmp_path / "other", seed=1).data.round == 2
-    assert start(tmp_path, seed=1, resume=False).data.round == 2
+        start_run(tmp_path, seed=1)
+    assert start_run(tmp_path / "other", seed=1).data.round == 2
+    assert start_run(tmp_path, seed=1, resume=False).data.round == 2
 
 
 def test_the_same_run_made_anew_is_resumed(tmp_path):
@@ -216,42 +219,42 @@ def test_the_same_run_made_anew_is_resumed(tmp_path):
         return Method("own", local=fit)
 
     for rounds in (1, 2):
-        tasks = replace(small(), loss=loss)
+        tasks = replace(small_tasks(), loss=loss)
         assert run(method(), tasks, lambda: MLP(4, (6,), 3), rounds=rounds, checkpoint=tmp_path).data.round == rounds
 
 
 def test_a_finished_run_is_not_trained_further(tmp_path):
-    first, count = start(tmp_path), Rounds()
-    again = start(tmp_path, callbacks=[count])
+    first, count = start_run(tmp_path), Rounds()
+    again = start_run(tmp_path, callbacks=[count])
     assert count.played == 0
     assert torch.equal(first.stacks.tensors[0], again.stacks.tensors[0])
     assert again.history.seconds == first.history.seconds
 
 
 def test_a_resumed_run_is_not_started_again(tmp_path, monkeypatch):
-    start(tmp_path)
+    start_run(tmp_path)
     monkeypatch.setattr(Method, "start", lambda *_: pytest.fail("started again"))
-    assert start(tmp_path, rounds=3).data.round == 3
+    assert start_run(tmp_path, rounds=3).data.round == 3
 
 
 def test_another_assignment_of_architectures_is_refused(tmp_path):
     models = {"model": [MLP(4, (6,), 3), MLP(4, (6,), 3)], "method": local(epochs=1)}
-    start(tmp_path, architecture=[0, 1] * 3, **models)
+    start_run(tmp_path, architecture=[0, 1] * 3, **models)
     with raises("other-run", "architecture"):
-        start(tmp_path, rounds=3, architecture=[1, 0] * 3, **models)
+        start_run(tmp_path, rounds=3, architecture=[1, 0] * 3, **models)
 
 
 def test_a_run_can_be_prolonged(tmp_path):
-    start(tmp_path / "a")
-    longer, straight = start(tmp_path / "a", rounds=4), start(tmp_path / "b", rounds=4)
+    start_run(tmp_path / "a")
+    longer, straight = start_run(tmp_path / "a", rounds=4), start_run(tmp_path / "b", rounds=4)
     assert torch.equal(longer.stacks.tensors[0], straight.stacks.tensors[0])
     assert longer.history.rounds == [1, 2, 3, 4]
 
 
 def test_the_history_of_a_prolonged_run_is_that_of_a_straight_one(tmp_path):
     short, long = ({"rounds": rounds, "evaluate_every": 3, "every": 1} for rounds in (2, 4))
-    assert start(tmp_path / "a", **short).history.rounds == [2]
-    longer, straight = start(tmp_path / "a", **long), start(tmp_path / "b", **long)
+    assert start_run(tmp_path / "a", **short).history.rounds == [2]
+    longer, straight = start_run(tmp_path / "a", **long), start_run(tmp_path / "b", **long)
     assert longer.history.rounds == straight.history.rounds == [3, 4]
     assert len(longer.history.seconds) == 2
     assert longer.history.seconds == sorted(longer.history.seconds)
@@ -263,9 +266,9 @@ def test_the_history_of_a_prolonged_run_is_that_of_a_straight_one(tmp_path):
 
 
 def test_fewer_rounds_than_were_played_are_refused(tmp_path):
-    start(tmp_path, rounds=3)
+    start_run(tmp_path, rounds=3)
     with raises("conflict", "rounds", "3", "2"):
-        start(tmp_path, rounds=2)
+        start_run(tmp_path, rounds=2)
 
 
 @pytest.mark.filterwarnings("ignore:.*never played")
@@ -273,7 +276,7 @@ def test_a_later_phase_starts_from_the_same_mixer(tmp_path):
     def begin(seed):
         mixer = MixingEncoder.create(SPEC, seed=seed)
         method = Phases(local(epochs=1), 3, meta_l2c(epochs=1, pretrained=mixer.save(tmp_path / "mixer.safetensors")))
-        return start(tmp_path / "run", method=method)
+        return start_run(tmp_path / "run", method=method)
 
     assert torch.equal(begin(0).stacks.tensors[0], begin(0).stacks.tensors[0])
     with raises("other-run", "pretrained mixers"):
@@ -283,7 +286,7 @@ def test_a_later_phase_starts_from_the_same_mixer(tmp_path):
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_a_later_phase_starts_from_the_same_centers(tmp_path):
     def begin(centers, rounds=2):
-        return start(tmp_path, rounds, method=Phases(local(epochs=1), 3, ifca(centers=centers)))
+        return start_run(tmp_path, rounds, method=Phases(local(epochs=1), 3, ifca(centers=centers)))
 
     one, two = torch.eye(2, SPEC.num_parameters), torch.eye(2, SPEC.num_parameters)
     two[1, 7] = 1e-3
@@ -296,16 +299,16 @@ def test_a_later_phase_starts_from_the_same_centers(tmp_path):
 
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_tensors_that_came_later_are_noticed(tmp_path):
-    start(tmp_path, method=Phases(local(epochs=1), 3, ifca()))
+    start_run(tmp_path, method=Phases(local(epochs=1), 3, ifca()))
     with raises("other-run", "method.next.rewire.centers"):
-        start(tmp_path, method=Phases(local(epochs=1), 3, ifca(centers=torch.eye(2, SPEC.num_parameters))))
+        start_run(tmp_path, method=Phases(local(epochs=1), 3, ifca(centers=torch.eye(2, SPEC.num_parameters))))
 
 
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_phases_inside_phases(tmp_path):
     def begin(seed, rounds):
         inner = Phases(local(epochs=1), 1, meta_l2c(epochs=1, pretrained=MixingEncoder.create(SPEC, seed=seed)))
-        return start(tmp_path, rounds, method=Phases(inner, 2, local(epochs=1)))
+        return start_run(tmp_path, rounds, method=Phases(inner, 2, local(epochs=1)))
 
     begin(0, 1)
     with raises("other-run"):
@@ -314,13 +317,13 @@ def test_phases_inside_phases(tmp_path):
 
 
 def test_another_factor_of_isolation_is_refused(tmp_path):
-    start(tmp_path)
-    start(tmp_path, 3, on_nonfinite=Isolate(5.0))  # bounds are made when they are first asked for
-    start(tmp_path, 4, on_nonfinite="stop")
+    start_run(tmp_path)
+    start_run(tmp_path, 3, on_nonfinite=Isolate(5.0))  # bounds are made when they are first asked for
+    start_run(tmp_path, 4, on_nonfinite="stop")
     for other, shown in ((Isolate(1.5), "1.5"), ("isolate", "10.0")):
         with raises("other-run", "factor of Isolate", "5.0", shown):
-            start(tmp_path, 5, on_nonfinite=other)
-    assert start(tmp_path, 5, on_nonfinite=Isolate(5.0)).data.round == 5
+            start_run(tmp_path, 5, on_nonfinite=other)
+    assert start_run(tmp_path, 5, on_nonfinite=Isolate(5.0)).data.round == 5
 
 
 def test_of_other_types_only_the_type_is_named():

@@ -37,7 +37,7 @@ def averaging():
     return fedavg(lr=0.5, steps=1, batch_size=100, weight_decay=0.0)
 
 
-def played(rounds, **settings):
+def run_averaging(rounds, **settings):
     return run(averaging(), TASKS, model, rounds=rounds, **settings)
 
 
@@ -63,7 +63,7 @@ def accuracy(held, k):
 
 
 def test_a_node_that_left_keeps_its_model_and_is_in_no_mean():
-    result = played(6, participation=LEAVES)
+    result = run_averaging(6, participation=LEAVES)
     states = by_hand(6, lambda round_: (0, 1, 2, 3) if round_ < 2 else (1, 2, 3))
     for k, name in enumerate("abcd"):
         torch.testing.assert_close(result.model(name).weight.detach(), states[-1][k][0])
@@ -85,7 +85,7 @@ def test_a_node_that_left_keeps_its_model_and_is_in_no_mean():
 
 
 def test_tables_have_the_same_mean_and_say_over_how_many_nodes():
-    result = played(6, participation=LEAVES)
+    result = run_averaging(6, participation=LEAVES)
     mean = f"{100 * result.summary()['mean']:.1f}"
     table = str(site_table(result, resamples=20))
     [own] = re.findall(r"^a +20 +(\S+)", table, re.MULTILINE)
@@ -99,7 +99,7 @@ def test_tables_have_the_same_mean_and_say_over_how_many_nodes():
 
 
 def test_a_node_that_never_joined_has_no_score_and_one_that_joins_begins_with_the_average():
-    result = played(3, participation=Participation(joins={"a": 5, "b": 2}))
+    result = run_averaging(3, participation=Participation(joins={"a": 5, "b": 2}))
     scores = result.scores()
     assert scores["accuracy"].isnan().tolist() == [True, False, False, False]
     assert scores.nodes("accuracy") == result.summary()["nodes"] == 3
@@ -112,7 +112,7 @@ def test_a_node_that_never_joined_has_no_score_and_one_that_joins_begins_with_th
     states = by_hand(2, present)
     states[-1][1] = states[-1][2]  # what the server sends reaches it before it joins
     torch.testing.assert_close(
-        played(2, participation=result.env.participation).model("b").weight.detach(), states[-1][2][0]
+        run_averaging(2, participation=result.env.participation).model("b").weight.detach(), states[-1][2][0]
     )
 
 
@@ -133,7 +133,7 @@ def test_what_a_node_is_judged_by_stays_as_it_was_when_it_left(name):
 
 
 def test_newcomers_hear_nobody_who_is_not_there():
-    result = played(6, participation=Participation(leaves={"a": 2}, joins={"d": 9}))
+    result = run_averaging(6, participation=Participation(leaves={"a": 2}, joins={"d": 9}))
     found = join(result, Tasks.from_samples([NODES[1]], names=["new"], val_fraction=0), warmup=0, finetune=0)
     assert {sender for sender, _, _ in found.graph().named_edges()} == {"b", "c"}
     torch.testing.assert_close(found.model("new").weight, result.model("b").weight)  # the average

@@ -29,7 +29,7 @@ def make_tasks(seed: int) -> Tasks:
     return Tasks.from_samples(nodes, test=nodes, seed=seed)
 
 
-def go(seeds=(0, 1), **settings):
+def compare_local(seeds=(0, 1), **settings):
     return compare({"local": local}, make_tasks, lambda: nn.Linear(3, 2), seeds, GRID, rounds=2, **settings)
 
 
@@ -59,7 +59,7 @@ def refused() -> Exception:
 )
 def test_a_machine_that_fails_ends_a_comparison(error) -> None:
     with pytest.raises(type(error), match=r"No space|allocate|memory") as caught:
-        go(callbacks=[Fails(error)])
+        compare_local(callbacks=[Fails(error)])
     assert caught.value.__notes__[-1] == "in the trial of method 'local' with {'lr': 0.3} on seed 0"
 
 
@@ -73,15 +73,17 @@ def test_a_disk_that_is_full_while_a_trial_is_saved(tmp_path, monkeypatch) -> No
 
     monkeypatch.setattr(saver, "write_checkpoint", full)
     with pytest.raises(OSError, match="No space left"):
-        go(checkpoint=tmp_path)
+        compare_local(checkpoint=tmp_path)
     monkeypatch.setattr(saver, "write_checkpoint", write)
-    assert [one.per_node for one in go(checkpoint=tmp_path).trials] == [one.per_node for one in go().trials]
+    assert [one.per_node for one in compare_local(checkpoint=tmp_path).trials] == [
+        one.per_node for one in compare_local().trials
+    ]
 
 
 @pytest.mark.slow
 def test_a_machine_that_fails_in_another_process() -> None:
     with pytest.raises(OSError, match="No space left"):
-        go(callbacks=[Fails(NO_SPACE)], n_jobs=2)
+        compare_local(callbacks=[Fails(NO_SPACE)], n_jobs=2)
 
 
 class Killed(Callback):
@@ -95,7 +97,7 @@ class Killed(Callback):
 @pytest.mark.slow
 def test_a_process_that_the_system_ends() -> None:
     with raises("lost", "n_jobs", "2", kind=ProcessLostError):
-        go(callbacks=[Killed()], n_jobs=2)
+        compare_local(callbacks=[Killed()], n_jobs=2)
 
 
 class Full(nn.Linear):

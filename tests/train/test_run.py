@@ -30,7 +30,7 @@ from tests.raising import raises, warns
 QUICK = {"epochs": 1, "lr": 0.1, "batch_size": 4}
 
 
-def small(**fields):
+def small_tasks(**fields):
     return replace(Scene.small(torch.float32).tasks, **fields)
 
 
@@ -59,7 +59,9 @@ class Calls(Callback):
 
 def test_order_of_callbacks_and_evaluations(tmp_path):
     calls = Calls()
-    result = run(local(**QUICK), small(), make, rounds=3, evaluate_every=2, callbacks=[calls], checkpoint=tmp_path)
+    result = run(
+        local(**QUICK), small_tasks(), make, rounds=3, evaluate_every=2, callbacks=[calls], checkpoint=tmp_path
+    )
     assert calls.log == [
         ("start", 0, 3),
         ("round", 1),
@@ -71,20 +73,20 @@ def test_order_of_callbacks_and_evaluations(tmp_path):
     ]
     assert result.history.rounds == [2, 3]
     more = Calls()
-    again = run(local(**QUICK), small(), make, rounds=4, evaluate_every=2, callbacks=[more], checkpoint=tmp_path)
+    again = run(local(**QUICK), small_tasks(), make, rounds=4, evaluate_every=2, callbacks=[more], checkpoint=tmp_path)
     assert more.log == [("start", 3, 4), ("round", 4), ("evaluate", 4), ("end", 4)]
     assert again.history.rounds == [2, 4]  # as in one go
 
 
 def test_callbacks_are_called_in_the_order_given():
     log = []
-    run(local(**QUICK), small(), make, rounds=1, callbacks=[Calls(log, "a "), Calls(log, "b ")])
+    run(local(**QUICK), small_tasks(), make, rounds=1, callbacks=[Calls(log, "a "), Calls(log, "b ")])
     names = [entry[0] for entry in log]
     assert names == [f"{who} {what}" for what in ("start", "round", "evaluate", "end") for who in "ab"]
 
 
 def test_history_per_node_and_round():
-    tasks = small()
+    tasks = small_tasks()
     result = run(meta_l2c(**QUICK), tasks, make, rounds=3)
     history = result.history
     assert history.names == tasks.names
@@ -106,30 +108,30 @@ def test_history_per_node_and_round():
 
 
 def test_rounds_do_not_depend_on_evaluations():
-    often, rarely = (run(l2c(**QUICK), small(), make, rounds=4, evaluate_every=n) for n in (1, 4))
+    often, rarely = (run(l2c(**QUICK), small_tasks(), make, rounds=4, evaluate_every=n) for n in (1, 4))
     assert differences(often.data, rarely.data) == []
     assert differences(often.history.last("val_loss"), rarely.history.last("val_loss")) == []
 
 
 def test_same_seed_same_result_other_seed_other_result():
-    one, two, three = (run(meta_l2c(**QUICK), small(), make, rounds=2, seed=seed) for seed in (0, 0, 1))
+    one, two, three = (run(meta_l2c(**QUICK), small_tasks(), make, rounds=2, seed=seed) for seed in (0, 0, 1))
     assert differences(one.data, two.data) == []
     assert "data.x.tensors.0" in differences(one.data, three.data)
 
 
 def test_progress_shows_the_metric(capsys):
-    run(local(**QUICK), small(), make, rounds=2, callbacks=[Progress("my bar")])
+    run(local(**QUICK), small_tasks(), make, rounds=2, callbacks=[Progress("my bar")])
     shown = capsys.readouterr().err
     assert "my bar" in shown
     assert "accuracy=0." in shown
-    run(local(**QUICK), small(), make, rounds=1)
+    run(local(**QUICK), small_tasks(), make, rounds=1)
     assert capsys.readouterr().err == ""
 
 
 def test_caller_is_left_as_it_was():
     module = nn.Sequential(nn.Linear(4, 6), nn.Dropout(0.5), nn.Linear(6, 3))
     module[1].eval()  # a caller may have frozen a part
-    tasks = small()
+    tasks = small_tasks()
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     modes = [m.training for m in module.modules()]
     pools = {name: (pool.inputs.clone(), pool.targets.clone()) for name, pool in tasks.pools.items()}
@@ -159,10 +161,10 @@ def test_a_resumed_run_computes_with_as_many_threads_as_it_began_with(tmp_path):
     now = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        run(local(**QUICK), small(), make, rounds=1, checkpoint=tmp_path)
+        run(local(**QUICK), small_tasks(), make, rounds=1, checkpoint=tmp_path)
         torch.set_num_threads(2)
         threads = Threads()
-        run(local(**QUICK), small(), make, rounds=2, checkpoint=tmp_path, callbacks=[threads])
+        run(local(**QUICK), small_tasks(), make, rounds=2, checkpoint=tmp_path, callbacks=[threads])
         assert threads.seen == 1
         assert torch.get_num_threads() == 2
     finally:
@@ -172,7 +174,7 @@ def test_a_resumed_run_computes_with_as_many_threads_as_it_began_with(tmp_path):
 def test_off_the_main_thread():
     """Ctrl-C cannot be caught there; all else works."""
     results = []
-    thread = threading.Thread(target=lambda: results.append(run(local(**QUICK), small(), make, rounds=2)))
+    thread = threading.Thread(target=lambda: results.append(run(local(**QUICK), small_tasks(), make, rounds=2)))
     thread.start()
     thread.join()
     assert results[0].history.rounds == [1, 2]
@@ -198,32 +200,32 @@ def handler():
 def test_control_c_finishes_the_round_and_saves(handler, tmp_path):
     settings = {"rounds": 5, "checkpoint": Checkpoint(tmp_path, every=4), "evaluate_every": 2}
     calls = Calls()
-    result = run(meta_l2c(**QUICK), small(), make, callbacks=[PressControlC(1), calls], **settings)
+    result = run(meta_l2c(**QUICK), small_tasks(), make, callbacks=[PressControlC(1), calls], **settings)
     assert result.interrupted
     assert result.history.rounds == [2]
     assert calls.log[-1] == ("end", 2)
     assert [path.name for path in tmp_path.iterdir()] == ["round-000002"]
     assert signal.getsignal(signal.SIGINT) is handler
-    resumed = run(meta_l2c(**QUICK), small(), make, **settings)
+    resumed = run(meta_l2c(**QUICK), small_tasks(), make, **settings)
     assert not resumed.interrupted
-    straight = run(meta_l2c(**QUICK), small(), make, rounds=5, evaluate_every=2)
+    straight = run(meta_l2c(**QUICK), small_tasks(), make, rounds=5, evaluate_every=2)
     assert differences(straight.data, resumed.data) == []
     assert differences(straight.history.values, resumed.history.values) == []
 
 
 def test_an_interrupted_run_has_a_summary(handler, tmp_path):
     settings = {"rounds": 5, "checkpoint": tmp_path, "evaluate_every": 3}
-    result = run(local(**QUICK), small(), make, callbacks=[PressControlC(1)], **settings)
+    result = run(local(**QUICK), small_tasks(), make, callbacks=[PressControlC(1)], **settings)
     assert result.interrupted
     assert result.history.rounds == [2]
     assert set(result.history.summary("val_metric")) >= {"mean", "worst10"}
-    assert run(local(**QUICK), small(), make, **settings).history.rounds == [3, 5]
+    assert run(local(**QUICK), small_tasks(), make, **settings).history.rounds == [3, 5]
 
 
 def test_control_c_pressed_again_stops_at_once(handler, tmp_path):
     calls = Calls()
     with pytest.raises(KeyboardInterrupt):
-        run(local(**QUICK), small(), make, rounds=5, callbacks=[calls, PressControlC(2)], checkpoint=tmp_path)
+        run(local(**QUICK), small_tasks(), make, rounds=5, callbacks=[calls, PressControlC(2)], checkpoint=tmp_path)
     assert calls.log[-1] == ("end", 2)
     assert [path.name for path in tmp_path.iterdir()] == ["round-000001"]
     assert signal.getsignal(signal.SIGINT) is handler
@@ -233,7 +235,7 @@ def test_control_c_pressed_again_stops_at_once(handler, tmp_path):
 
 
 def test_early_stopping_returns_the_best_state():
-    tasks = small()
+    tasks = small_tasks()
     method = local(epochs=1, lr=0.3, batch_size=4)
     longest = run(method, tasks, make, rounds=25, seed=3)
     values = longest.history.mean("val_metric")
@@ -300,7 +302,7 @@ class Poison(Callback):
 
 
 def named():
-    return small(names=("ada", "bob", "cy", "dot", "eve", "fay"))
+    return small_tasks(names=("ada", "bob", "cy", "dot", "eve", "fay"))
 
 
 def test_non_finite_loss_names_node_round_and_step_and_keeps_the_checkpoint(tmp_path):
@@ -381,21 +383,21 @@ class Warns(Judge):
 def test_a_resumed_run_does_not_repeat_what_its_start_said(tmp_path):
     method = local(**QUICK).replace(judge=Warns())
     with pytest.warns(RuntimeWarning, match="round 0: something is odd") as said:
-        run(method, small(), make, rounds=1, checkpoint=tmp_path)
+        run(method, small_tasks(), make, rounds=1, checkpoint=tmp_path)
     assert len(said) == 1
-    run(method, small(), make, rounds=3, checkpoint=tmp_path)  # warnings are errors here
+    run(method, small_tasks(), make, rounds=3, checkpoint=tmp_path)  # warnings are errors here
     with pytest.warns(RuntimeWarning, match="round 0: something is odd"):
-        run(method, small(), make, rounds=1, checkpoint=Checkpoint(tmp_path, resume=False))
+        run(method, small_tasks(), make, rounds=1, checkpoint=Checkpoint(tmp_path, resume=False))
 
 
 @pytest.mark.filterwarnings("ignore:.*never played")
 def test_a_later_phase_warns_when_its_time_comes(tmp_path):
     method = Phases(local(**QUICK), 2, local(**QUICK).replace(judge=Warns()))
-    run(method, small(), make, rounds=2, checkpoint=tmp_path)
+    run(method, small_tasks(), make, rounds=2, checkpoint=tmp_path)
     with pytest.warns(RuntimeWarning, match="round 2: something is odd") as said:
-        run(method, small(), make, rounds=3, checkpoint=tmp_path)
+        run(method, small_tasks(), make, rounds=3, checkpoint=tmp_path)
     assert len(said) == 1
-    run(method, small(), make, rounds=4, checkpoint=tmp_path)
+    run(method, small_tasks(), make, rounds=4, checkpoint=tmp_path)
 
 
 # errors while judging
@@ -435,22 +437,22 @@ class FailsAt(Callback):
 def test_an_error_while_judging_loses_no_round(tmp_path, monkeypatch, way, patience, rounds, broken):
     method = local(epochs=1, lr=0.3, batch_size=4).replace(judge=Fragile())
     settings = {"rounds": rounds, "evaluate_every": 2, "patience": patience}
-    straight = run(method, small(), make, **settings)
+    straight = run(method, small_tasks(), make, **settings)
     assert broken in straight.history.rounds
     callbacks = [] if way == "model" else [FailsAt(broken)]
     if way == "model":
         monkeypatch.setenv(BROKEN, str(broken))
     with pytest.raises(RuntimeError, match="cannot be judged"):
-        run(method, small(), make, checkpoint=Checkpoint(tmp_path, every=10), callbacks=callbacks, **settings)
+        run(method, small_tasks(), make, checkpoint=Checkpoint(tmp_path, every=10), callbacks=callbacks, **settings)
     assert [path.name for path in tmp_path.iterdir()] == [f"round-{broken:06d}"]
     monkeypatch.delenv(BROKEN, raising=False)
     calls = Calls()
-    resumed = run(method, small(), make, checkpoint=tmp_path, callbacks=[calls], **settings)
+    resumed = run(method, small_tasks(), make, checkpoint=tmp_path, callbacks=[calls], **settings)
     assert calls.log[:2] == [("start", broken, rounds), ("evaluate", broken)]
     assert differences(straight.data, resumed.data) == []
     assert differences(straight.history.values, resumed.history.values) == []
     assert (straight.history.rounds, straight.history.returned) == (resumed.history.rounds, resumed.history.returned)
-    again = run(method, small(), make, checkpoint=tmp_path, **settings)  # what was made up for is saved
+    again = run(method, small_tasks(), make, checkpoint=tmp_path, **settings)  # what was made up for is saved
     assert differences(straight.history.values, again.history.values) == []
 
 
@@ -484,7 +486,7 @@ def test_personal_models_are_the_ones_judged():
         def __call__(self, data, env):
             return data.x.map(torch.zeros_like)
 
-    result = run(Method("zero", Fit(optimizer=SGD(lr=0.1)), judge=Zero()), small(), make, rounds=2, patience=1)
+    result = run(Method("zero", Fit(optimizer=SGD(lr=0.1)), judge=Zero()), small_tasks(), make, rounds=2, patience=1)
     assert all(not bool(p.any()) for module in result.models().values() for p in module.parameters())
     assert result.history.last("val_loss").tolist() == pytest.approx([math.log(3)] * 6)
     assert bool(result.data.x.tensors[0].any())
@@ -498,7 +500,7 @@ def test_models_are_made_once_however_often_they_are_asked_for():
             Count.made += 1
             return data.x
 
-    result = run(local(**QUICK).replace(judge=Count()), small(), make, rounds=1)
+    result = run(local(**QUICK).replace(judge=Count()), small_tasks(), make, rounds=1)
     Count.made = 0
     models = result.models()
     assert result.graph().x is not None
@@ -548,7 +550,7 @@ def test_cloning_and_moving_a_state_takes_its_models_along():
 )
 def test_settings_are_checked_before_anything_else(settings, message):
     with raises(*message):
-        run(**{"method": local(**QUICK), "tasks": small(), "model": make, **settings})
+        run(**{"method": local(**QUICK), "tasks": small_tasks(), "model": make, **settings})
 
 
 @pytest.mark.parametrize(
@@ -566,4 +568,4 @@ def test_settings_of_computing_are_checked(settings, message):
 
 def test_settings_that_do_not_exist():
     with raises("type", "round", "'rounds'", kind=TypeError):
-        run(local(**QUICK), small(), make, round=3)
+        run(local(**QUICK), small_tasks(), make, round=3)

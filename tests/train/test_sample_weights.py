@@ -41,7 +41,7 @@ def zeros():
     return module
 
 
-def of(tasks, node, split):
+def samples_of(tasks, node, split):
     held = tasks.splits[split]
     pool, own = tasks.pools[held.pool], held.of(node)
     return pool.inputs[own], pool.targets[own], pool.weight[own]
@@ -55,7 +55,7 @@ def test_a_run_against_plain_pytorch(backend):
     result = run(method, made, zeros(), rounds=2, compute=Compute(backend=backend))
     for node in range(3):
         module = zeros()
-        x, y, w = of(made, node, "train")
+        x, y, w = samples_of(made, node, "train")
         for _ in range(6):
             loss = (w * F.cross_entropy(module(x), y, reduction="none")).sum() / w.sum()
             gradients = torch.autograd.grad(loss, list(module.parameters()))
@@ -64,7 +64,7 @@ def test_a_run_against_plain_pytorch(backend):
                     parameter -= 0.5 * gradient
         for mine, theirs in zip(result.model(node).parameters(), module.parameters(), strict=True):
             torch.testing.assert_close(mine, theirs, rtol=1e-4, atol=1e-5)
-        x, y, w = of(made, node, "test")
+        x, y, w = samples_of(made, node, "test")
         with torch.no_grad():
             outputs = module(x)
         loss = float((w * F.cross_entropy(outputs, y, reduction="none")).sum() / w.sum())

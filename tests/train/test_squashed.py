@@ -27,7 +27,7 @@ class Own(nn.Module):
         return self.function(self.layer(x))
 
 
-def told(model, loss, x=X):
+def warnings_of_run(model, loss, x=X):
     """Return the texts of the warnings of a run."""
     y = Y.float() if loss == "bce" or isinstance(loss, nn.BCEWithLogitsLoss) else Y
     with warnings.catch_warnings(record=True) as found:
@@ -47,7 +47,7 @@ def told(model, loss, x=X):
     ],
 )
 def test_softmax(model, which, loss):
-    (text,) = told(model, loss)
+    (text,) = warnings_of_run(model, loss)
     name = "cross_entropy" if isinstance(loss, str) else "CrossEntropyLoss"
     assert text == (
         f"outputs of {type(model).__name__} are probabilities already, and the loss {name} takes them for logits, of "
@@ -65,7 +65,7 @@ def test_softmax(model, which, loss):
     ],
 )
 def test_sigmoid(model, which, loss):
-    (text,) = told(model, loss)
+    (text,) = warnings_of_run(model, loss)
     assert f"leave out {which}, or" in text
 
 
@@ -78,9 +78,9 @@ def test_logits_are_what_losses_take():
     nn.init.zeros_(constant.weight)
     nn.init.constant_(constant.bias, 0.5)
     for model in (near, constant, nn.Linear(3, 1)):
-        assert told(nn.Sequential(model, nn.Flatten(0)), "bce") == []
+        assert warnings_of_run(nn.Sequential(model, nn.Flatten(0)), "bce") == []
     zero = nn.Linear(3, 2)
     nn.init.zeros_(zero.weight)
     nn.init.zeros_(zero.bias)
     for model in (zero, nn.Linear(3, 2), nn.Sequential(nn.Linear(3, 2), nn.LogSoftmax(1))):
-        assert told(model, "cross_entropy") == []
+        assert warnings_of_run(model, "cross_entropy") == []

@@ -17,7 +17,7 @@ SAMPLES = [(torch.randn(n, 6, generator=DRAW), torch.randint(3, (n,), generator=
 TASKS = Tasks.from_samples(SAMPLES).hold_out(0.25)
 
 
-def one(method, seed, dropout, backend):
+def play_once(method, seed, dropout, backend):
     def model():
         return nn.Sequential(nn.Linear(6, 20), nn.ReLU(), nn.Dropout(0.3 if dropout else 0.0), nn.Linear(20, 3))
 
@@ -44,7 +44,7 @@ def at_once(calls):
 @pytest.mark.parametrize(("dropout", "backend"), [(True, "auto"), (True, "vmap"), (False, "auto")])
 def test_two_runs_in_two_threads_are_the_same_runs_one_after_the_other(dropout, backend, seeds):
     for seed in seeds:
-        calls = [lambda m=m, seed=seed: one(m, seed, dropout, backend) for m in (meta_l2c, dpsgd)]
+        calls = [lambda m=m, seed=seed: play_once(m, seed, dropout, backend) for m in (meta_l2c, dpsgd)]
         alone, together = [call() for call in calls], at_once(calls)
         assert all(map(torch.equal, alone, together))
 
@@ -52,5 +52,5 @@ def test_two_runs_in_two_threads_are_the_same_runs_one_after_the_other(dropout, 
 @pytest.mark.parametrize("dropout", [True, False])
 def test_a_run_leaves_the_global_generator_alone(dropout):
     before = torch.get_rng_state()
-    one(dpsgd, 0, dropout, "auto")
+    play_once(dpsgd, 0, dropout, "auto")
     assert torch.equal(before, torch.get_rng_state())

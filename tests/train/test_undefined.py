@@ -32,7 +32,7 @@ def model(tasks: Tasks):
     return build_model("mlp", tasks.input_shape, 2, hidden=4)
 
 
-def told(heard) -> list[str]:
+def undefined_warnings(heard) -> list[str]:
     return [str(one.message) for one in heard if "not defined" in str(one.message)]
 
 
@@ -42,8 +42,8 @@ def test_a_run_and_its_scores_name_a_node_once(tasks, who) -> None:
         warnings.simplefilter("always")
         result = run(local(), tasks(0), model, rounds=2)
         scores = [result.scores(), result.scores(["auc", "brier"]), result.scores("auc", "val")]
-    assert len(told(heard)) == 1
-    assert who in told(heard)[0]
+    assert len(undefined_warnings(heard)) == 1
+    assert who in undefined_warnings(heard)[0]
     assert all(one.undefined("auc") == ["a"] for one in scores)
     assert result.summary()["ignored"] == 1
 
@@ -55,8 +55,8 @@ def test_a_comparison_names_a_node_once(tasks, who, jobs) -> None:
         warnings.simplefilter("always")
         found = compare(methods, tasks, model, range(2), rounds=1, n_jobs=jobs)
         found.results["dac"].scores()
-    assert len(told(heard)) == 1
-    assert who in told(heard)[0]
+    assert len(undefined_warnings(heard)) == 1
+    assert who in undefined_warnings(heard)[0]
 
 
 def test_other_metrics_and_other_nodes_are_named_all_the_same() -> None:

@@ -35,12 +35,12 @@ def as_it_is() -> nn.Module:
     return model
 
 
-def played(tasks: Tasks):
+def play_untrained(tasks: Tasks):
     return run(local(lr=0, weight_decay=0), tasks, as_it_is(), rounds=1)
 
 
 def test_by_hand() -> None:
-    result = played(three_sites())
+    result = play_untrained(three_sites())
     with warns("quality", "metric 'auc'"):
         scores = result.scores(["accuracy", "auc", "brier"])
     assert scores.sizes.tolist() == [2, 4, 2]
@@ -59,14 +59,14 @@ def test_by_hand() -> None:
 
 
 def test_they_agree_with_the_run() -> None:
-    result = played(three_sites())
+    result = play_untrained(three_sites())
     scores = result.scores(split="val")
     assert scores["accuracy"].tolist() == result.history.last("val_metric").tolist()
     assert scores.loss.tolist() == result.history.last("val_loss").tolist()
 
 
 def test_predictions_are_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    result, asked, predict = played(three_sites()), [], Engine.predict
+    result, asked, predict = play_untrained(three_sites()), [], Engine.predict
 
     def count(self, rows, split, **settings):
         asked.append(split)

@@ -15,7 +15,7 @@ from graphcollab.testing import Scene
 from tests.raising import raises
 
 
-def of(module):
+def stacks_of(module):
     spec = ParamSpec.from_module(module)
     return Stacks.single(spec, spec.flatten(module)[None])
 
@@ -23,7 +23,7 @@ def of(module):
 @given(st.integers(2, 5), st.integers(0, 3), st.integers(0, 2))
 def test_centers_have_the_entries_of_every_tensor(count, seed, attempt):
     module = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
-    models = of(module)
+    models = stacks_of(module)
     spec = models.specs[0]
     centers = draw_centers(models, "all", count, seed, attempt)
     for center in centers:
@@ -34,7 +34,7 @@ def test_centers_have_the_entries_of_every_tensor(count, seed, attempt):
 
 
 def test_seeds_and_attempts_draw_other_centers():
-    models = of(nn.Linear(6, 4))
+    models = stacks_of(nn.Linear(6, 4))
     drawn = [draw_centers(models, "all", 2, seed, attempt)[1] for seed, attempt in ((0, 0), (1, 0), (0, 1))]
     assert len({tuple(center.tolist()) for center in drawn}) == 3
     assert torch.equal(drawn[0], draw_centers(models, "all", 3, 0)[1])
@@ -44,8 +44,8 @@ def test_parameters_that_are_alike_cannot_be_drawn_from():
     module = nn.Linear(3, 2)
     nn.init.zeros_(module.weight), nn.init.ones_(module.bias)
     with raises("conflict", "centers"):
-        draw_centers(of(module), "all", 2, seed=0)
-    assert draw_centers(of(module), "all", 1, seed=0).shape == (1, 8)
+        draw_centers(stacks_of(module), "all", 2, seed=0)
+    assert draw_centers(stacks_of(module), "all", 1, seed=0).shape == (1, 8)
 
 
 @pytest.mark.parametrize("shared_head", [False, True])

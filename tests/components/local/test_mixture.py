@@ -19,7 +19,7 @@ def through(eta, steps=1, **settings):
     return Method("phase 2", local=fit, weigh=KeepWeights(), exchange=Receive())
 
 
-def start(points, method, x=((2.0,), (3.0,))):
+def start_mixture(points, method, x=((2.0,), (3.0,))):
     """Node 0 wants c = 1 and gives node 1 half; node 1 stands at 3 and stays there."""
     data, env = points([[[1.0]], [[3.0]]], edges=ONE_WAY).begin(method, x)
     return method.start(data, env), env  # received from these models
@@ -27,7 +27,7 @@ def start(points, method, x=((2.0,), (3.0,))):
 
 def test_one_step(points):
     method = through(eta=0.1)
-    data, env = start(points, method)
+    data, env = start_mixture(points, method)
     assert (data.received.flatten().tolist(), data.own_share.tolist()) == ([1.5, 0.0], [0.5, 1.0])
     after = method.play(data, env)
     h = 2 - 0.1 * 0.5 * (0.5 * 2 + 0.5 * 3 - 1)
@@ -38,7 +38,7 @@ def test_one_step(points):
 def test_fixed_point_is_the_own_optimum_for_the_mixture(points):
     """α = (½, ½), c = 1, h_j = 3: the mixture comes to 1, the own share of it to -1."""
     method = through(eta=1.0, steps=200)
-    data, env = start(points, method)
+    data, env = start_mixture(points, method)
     mixture = method.play(data, env).x.part("all")[0].item()
     assert mixture == pytest.approx(1.0)
     assert (mixture - 0.5 * 3) / 0.5 == pytest.approx(-1.0)
@@ -59,7 +59,7 @@ def test_without_neighbors_it_is_plain_local_training_bit_for_bit(optimizer, kee
 
 def test_nodes_at_rest_keep_their_own_model(points):
     method = through(eta=0.1)
-    data, env = start(points, method)
+    data, env = start_mixture(points, method)
     data.trains = torch.tensor([False, True])
     after = method.local(data, env)
     assert after.x.part("all").flatten().tolist() == [2.0, 3.0]

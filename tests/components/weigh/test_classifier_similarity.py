@@ -27,7 +27,7 @@ CODE = {"lr": 0.1, "rule": "sign", "similarity": "per_class", "normalize": True,
 
 
 @functools.cache
-def begun(shape, sizes=None, edges=None, bias=False):
+def graph_of_classifiers(shape, sizes=None, edges=None, bias=False):
     """Return graph and environment of nodes with classifiers of a shape, which are to be replaced."""
     count, classes, width = shape
     samples = [(torch.ones(n, width), torch.arange(n) % classes) for n in sizes or [4] * count]
@@ -43,7 +43,7 @@ def begun(shape, sizes=None, edges=None, bias=False):
 def scene(heads, sizes=None, edges=None, bias=False):
     """Return graph and environment of nodes with given classifiers [K, C, d], and all pairs as edges."""
     heads = torch.as_tensor(heads, dtype=torch.float32)
-    data, env = begun(heads.shape, sizes and tuple(sizes), edges, bias)
+    data, env = graph_of_classifiers(heads.shape, sizes and tuple(sizes), edges, bias)
     data = copy.copy(data)
     flat = heads.flatten(1)
     if bias:

@@ -11,7 +11,7 @@ from graphcollab.components.weigh.double_greedy import double_greedy
 from tests.pretend import DEVICE, Accelerator
 
 
-def found(theta, c, order, budget, uniform=0.5):
+def chosen_set(theta, c, order, budget, uniform=0.5):
     """The set of node 0, which looks at candidates in an order; the others choose nobody."""
     many = len(theta)
     edges = torch.tensor([[0, *order, *range(1, many)], [0, *[0] * len(order), *range(1, many)]])
@@ -36,29 +36,29 @@ FOUR = [0.0, 2.0, -1.0, 8.0]
 @pytest.mark.parametrize("uniform", [0.01, 0.99])
 def test_certain_steps(order, uniform):
     """All probabilities are 0 or 1 here; the set's mean is 1/3, so that (10 - L) / 10 = .997222."""
-    members, loss = found(FOUR, 0.5, order, 4, uniform)
+    members, loss = chosen_set(FOUR, 0.5, order, 4, uniform)
     assert members == {0, 1, 2}
     assert (10 - loss) / 10 == pytest.approx(0.997222, abs=1e-6)
 
 
 def test_a_candidate_that_harms_is_added_where_leaving_it_out_harms_too():
-    members, loss = found(FOUR, 0.5, (2, 1, 3), 2)
+    members, loss = chosen_set(FOUR, 0.5, (2, 1, 3), 2)
     assert members == {0, 2}
     assert (10 - loss) / 10 == pytest.approx(0.9)  # alone it is .975
 
 
 def test_the_probability_in_between():
     """θ = (0, 2, 3), c = .75, z = 1 first: a = .05 and b = .027778 of (10 - L) / 10, so p = 9 / 14."""
-    assert 1 in found([0.0, 2.0, 3.0], 0.75, (1, 2), 2, uniform=9 / 14 - 1e-6)[0]
-    assert 1 not in found([0.0, 2.0, 3.0], 0.75, (1, 2), 2, uniform=9 / 14 + 1e-6)[0]
+    assert 1 in chosen_set([0.0, 2.0, 3.0], 0.75, (1, 2), 2, uniform=9 / 14 - 1e-6)[0]
+    assert 1 not in chosen_set([0.0, 2.0, 3.0], 0.75, (1, 2), 2, uniform=9 / 14 + 1e-6)[0]
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4])
 def test_no_set_is_larger_than_the_budget(budget):
     for order in itertools.permutations((1, 2, 3)):
         for uniform in (0.2, 0.8):
-            assert len(found(FOUR, 0.5, order, budget, uniform)[0]) <= budget
-    assert found(FOUR, 0.5, (1, 2, 3), 1)[0] == {0}
+            assert len(chosen_set(FOUR, 0.5, order, budget, uniform)[0]) <= budget
+    assert chosen_set(FOUR, 0.5, (1, 2, 3), 1)[0] == {0}
 
 
 @pytest.mark.parametrize(

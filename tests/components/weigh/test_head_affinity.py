@@ -23,7 +23,7 @@ HEADS = [[[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [3.0, 0.0]], [[-1.0, 0.0], [0.0,
 BIASES = [[1.0, 1.0], [-9.0, -9.0], [9.0, 9.0]]
 
 
-def make(heads, biases=None, edges=None, **masks):
+def graph_of_heads(heads, biases=None, edges=None, **masks):
     """Nodes whose model is a backbone 1 -> 2 and a head; all pairs and self-loops, unless edges are given."""
     spec = ParamSpec.from_module(nn.ModuleDict({"backbone": nn.Linear(1, 2), "head": nn.Linear(2, 2)}))
     count = len(heads)
@@ -49,7 +49,7 @@ def matrix(data, weight):
 
 def test_three_classifiers_by_hand():
     """-log(1 - s) of 0.9999, 0.5 and 0 is 9.2103, 0.6931 and 0."""
-    data, env = make(HEADS, BIASES)
+    data, env = graph_of_heads(HEADS, BIASES)
     weigher = HeadAffinity()
     after = weigher(weigher.init(data, env), env)
     own, other = 9.2103 / 9.9035, 0.6931 / 9.9035
@@ -60,12 +60,12 @@ def test_three_classifiers_by_hand():
 
 def test_a_classifier_that_is_mixed_is_not_charged_twice():
     for part in ("head", "all", "backbone+head"):
-        data, env = make(HEADS)
+        data, env = graph_of_heads(HEADS)
         assert HeadAffinity(part)(data, env).bytes_sent.tolist() == [0.0] * 3
 
 
 def test_equal_classifiers_weigh_the_same_and_nothing_is_infinite():
-    data, env = make([HEADS[0], HEADS[0], HEADS[0], HEADS[2]])
+    data, env = graph_of_heads([HEADS[0], HEADS[0], HEADS[0], HEADS[2]])
     weight = matrix(data, HeadAffinity().weights(data, env))
     third = [1 / 3, 1 / 3, 1 / 3, 0.0]
     np.testing.assert_allclose(weight, [third, third, third, [0.0, 0.0, 0.0, 1.0]], atol=1e-12)
@@ -73,25 +73,25 @@ def test_equal_classifiers_weigh_the_same_and_nothing_is_infinite():
 
 @pytest.mark.parametrize("bad", [0.0, math.nan, math.inf])
 def test_a_classifier_that_says_nothing_stays_alone(bad):
-    data, env = make([HEADS[0], [[bad, bad], [bad, bad]], HEADS[0]])
+    data, env = graph_of_heads([HEADS[0], [[bad, bad], [bad, bad]], HEADS[0]])
     weight = matrix(data, HeadAffinity().weights(data, env))
     np.testing.assert_allclose(weight, [[0.5, 0.0, 0.5], [0.0, 1.0, 0.0], [0.5, 0.0, 0.5]], atol=1e-12)
 
 
 def test_nodes_at_rest_weigh_nothing_and_the_others_sum_to_one():
     heads = [HEADS[0], HEADS[0], HEADS[1]]
-    data, env = make(heads, trains=[True, True, True], serves=[True, False, True])
+    data, env = graph_of_heads(heads, trains=[True, True, True], serves=[True, False, True])
     after = HeadAffinity()(data, env)
     weight = matrix(data, after.edge_weight)
     np.testing.assert_allclose(weight[0], [0.9300, 0.0, 0.0700], atol=5e-5)
     np.testing.assert_allclose(weight[1, 1] / weight[1, 0], 1.0)  # it is late, and hears itself and the others
     assert after.bytes_sent.tolist() == [24.0, 0.0, 24.0]
-    data, env = make(heads, trains=[True, False, True], serves=[True, False, True])
+    data, env = graph_of_heads(heads, trains=[True, False, True], serves=[True, False, True])
     np.testing.assert_allclose(matrix(data, HeadAffinity().weights(data, env))[1], [0.0, 1.0, 0.0])
 
 
 def test_edges_that_are_given():
-    data, env = make([HEADS[0]] * 3, edges=[[0, 1, 1, 2], [0, 0, 1, 2]])
+    data, env = graph_of_heads([HEADS[0]] * 3, edges=[[0, 1, 1, 2], [0, 0, 1, 2]])
     weight = matrix(data, HeadAffinity().weights(data, env))
     np.testing.assert_allclose(weight, [[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
@@ -100,7 +100,7 @@ def test_edges_that_are_given():
 def test_weights_are_shares_of_minus_the_logarithm(count, seed, cap):
     """Against a double loop in numpy; rows sum to one, and the own model weighs most."""
     heads = np.random.default_rng(seed).normal(size=(count, 2, 2)).round(1)
-    data, env = make(heads.tolist())
+    data, env = graph_of_heads(heads.tolist())
     weight = matrix(data, HeadAffinity(cap=cap).weights(data, env)).numpy()
     expected = np.zeros((count, count))
     for i in range(count):
@@ -121,7 +121,7 @@ def test_bad_caps(cap):
 
 
 def test_what_it_cannot_do_is_said_at_the_start():
-    data, env = make(HEADS, edges=[[0, 1, 1], [0, 0, 1]])
+    data, env = graph_of_heads(HEADS, edges=[[0, 1, 1], [0, 0, 1]])
     with raises("disconnected", "graph"):
         HeadAffinity().init(data, env)
     data.edge_weight = torch.zeros(3)

@@ -11,24 +11,24 @@ from graphcollab.nn.functional.distances import matching_distances
 from tests.raising import raises
 
 
-def of(*sets):
+def distances_of(*sets):
     return matching_distances(torch.tensor([p for one in sets for p in one]), torch.tensor([len(one) for one in sets]))
 
 
 def test_hand_case():
     """(0, 0) goes to (0, 1) at 1 and (3, 4) to (3, 4) at 0: √((1 + 0) / 2). The other matching is √((25 + 18) / 2)."""
-    apart = of([[0.0, 0.0], [3.0, 4.0]], [[3.0, 4.0], [0.0, 1.0]])
+    apart = distances_of([[0.0, 0.0], [3.0, 4.0]], [[3.0, 4.0], [0.0, 1.0]])
     assert apart[0, 1].item() == pytest.approx(0.5**0.5)
     assert torch.equal(apart, apart.T)
 
 
 def test_the_best_matching_is_not_the_greedy_one():
     """0 is nearest to 1, which leaves 4 for -3: 1 + 49. Matched crosswise it is 16 + 16."""
-    assert of([[0.0], [-3.0]], [[1.0], [4.0]])[0, 1].item() == pytest.approx(16.0**0.5)
+    assert distances_of([[0.0], [-3.0]], [[1.0], [4.0]])[0, 1].item() == pytest.approx(16.0**0.5)
 
 
 def test_a_set_is_near_those_that_contain_it():
-    apart = of([[0.0], [5.0]], [[9.0], [5.0], [0.0]], [[7.0]])
+    apart = distances_of([[0.0], [5.0]], [[9.0], [5.0], [0.0]], [[7.0]])
     assert apart[0].tolist() == [0.0, 0.0, 2.0]  # of 0 and 5, 5 is nearest to 7
     assert apart[1].tolist() == [0.0, 0.0, 2.0]  # 9 and 5 alike
 
@@ -42,7 +42,7 @@ def sets(draw):
 
 @given(sets())
 def test_it_is_the_minimum_over_all_matchings(many):
-    apart = of(*(one.tolist() for one in many))
+    apart = distances_of(*(one.tolist() for one in many))
     for (i, a), (j, b) in itertools.combinations(enumerate(many), 2):
         few, rest = sorted((a, b), key=len)
         tried = [((few - rest[list(p)]) ** 2).sum() for p in itertools.permutations(range(len(rest)), len(few))]
@@ -54,7 +54,9 @@ def test_it_is_the_minimum_over_all_matchings(many):
 @given(sets(), st.randoms())
 def test_the_order_of_points_does_not_matter(many, random):
     shuffled = [random.sample(one.tolist(), len(one)) for one in many]
-    torch.testing.assert_close(of(*(one.tolist() for one in many)), of(*shuffled), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        distances_of(*(one.tolist() for one in many)), distances_of(*shuffled), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("sizes", [[1, 1], [3, 0]])

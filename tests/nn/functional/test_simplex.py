@@ -12,7 +12,7 @@ from tests.raising import raises
 NUMBERS = st.floats(-50, 50, allow_subnormal=False, width=32)
 
 
-def close(one, other):
+def require_close(one, other):
     torch.testing.assert_close(one, torch.as_tensor(other, dtype=one.dtype), rtol=0, atol=1e-12)
 
 
@@ -28,12 +28,12 @@ def close(one, other):
     ],
 )
 def test_by_hand(values, expected):
-    close(project_simplex(torch.tensor(values, dtype=torch.float64)), expected)
+    require_close(project_simplex(torch.tensor(values, dtype=torch.float64)), expected)
 
 
 def test_groups_do_not_disturb_each_other():
     values = torch.tensor([0.5, -1e30, 0.8, 4.0, -0.1], dtype=torch.float64)
-    close(project_simplex(values, torch.tensor([2, 0, 2, 0, 2]), 4), [0.35, 0.0, 0.65, 1.0, 0.0])
+    require_close(project_simplex(values, torch.tensor([2, 0, 2, 0, 2]), 4), [0.35, 0.0, 0.65, 1.0, 0.0])
 
 
 def test_nothing_to_project():
@@ -55,8 +55,8 @@ def test_it_is_the_nearest_point(values):
     # Optimality: no point of the simplex lies in the direction v - w, so its corners do not.
     slope = v - w
     assert float(slope.max()) <= float((slope * w).sum()) + 1e-9
-    close(project_simplex(w), w)
-    close(project_simplex(v + 3.0), w)
+    require_close(project_simplex(w), w)
+    require_close(project_simplex(v + 3.0), w)
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), NUMBERS), min_size=1, max_size=20))
@@ -64,7 +64,7 @@ def test_groups_equal_one_by_one(entries):
     group, values = torch.tensor([g for g, _ in entries]), torch.tensor([v for _, v in entries], dtype=torch.float64)
     together = project_simplex(values, group, 6)
     for g in group.unique():
-        close(together[group == g], project_simplex(values[group == g]))
+        require_close(together[group == g], project_simplex(values[group == g]))
 
 
 def test_a_general_solver_agrees():
@@ -83,7 +83,7 @@ def test_other_totals():
     values = torch.tensor([0.5, 0.8, -0.1, 3.0, 5.0], dtype=torch.float64)
     total = torch.tensor([0.5, 0.0, 2.0], dtype=torch.float64)
     # (.5, .8, -.1) to a sum of .5: θ = .4 for two entries, (.1, .4, 0)
-    close(project_simplex(values, torch.tensor([0, 0, 0, 1, 2]), 3, total), [0.1, 0.4, 0.0, 0.0, 2.0])
+    require_close(project_simplex(values, torch.tensor([0, 0, 0, 1, 2]), 3, total), [0.1, 0.4, 0.0, 0.0, 2.0])
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan")])

@@ -14,7 +14,7 @@ HOSTILE = "<script>alert('x')</script> & \"Bern\""
 NAMES = (HOSTILE, "Genf", "Zug", "Chur", "Uri")
 
 
-def drawn(names: Sequence[str], seed: int, samples: int = 12) -> Tasks:
+def two_class_tasks(names: Sequence[str], seed: int, samples: int = 12) -> Tasks:
     """Draw two classes that a line parts, another line at every other node."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -33,7 +33,7 @@ def compared(names: Sequence[str] = NAMES, rounds: int = 6, seeds: int = 2) -> C
     keep = [RecordGraph()]
     return compare(
         made,
-        lambda seed: drawn(names, seed),
+        lambda seed: two_class_tasks(names, seed),
         lambda: torch.nn.Linear(2, 2),
         range(seeds),
         grids=grids,

@@ -19,7 +19,7 @@ NONE = torch.full((SPLITS, 3, 3), torch.nan, dtype=torch.float64)
 SWINGS = torch.tensor([1.0, -1.0] * 5, dtype=torch.float64)[:, None]
 
 
-def found(
+def benefit_of(
     gains: Mapping[str, tuple[float, float]],
     without: torch.Tensor = NONE,
     metric: str = "accuracy",
@@ -47,7 +47,7 @@ def below(benefit: Benefit) -> dict[tuple[str, str], Finding]:
 
 def test_evidence_is_followed_by_gains_and_what_to_do() -> None:
     # by all together 5 points, sure; by l2c 8 points in the mean, +28 and −12 in turn
-    one = found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)})
+    one = benefit_of({"together": (0.05, 0.001), "l2c": (0.08, 0.2)})
     headline, best, to_do = top(one)
     assert (headline.code, headline.subject, headline.numbers["gains"]) == ("evidence", "accuracy", ["together"])
     assert (best.code, best.subject) == ("best", "together")
@@ -66,7 +66,7 @@ def test_evidence_is_followed_by_gains_and_what_to_do() -> None:
 
 
 def test_harm_is_followed_by_the_loss() -> None:
-    one = found({"together": (-0.05, 0.001), "l2c": (0.08, 0.2)})
+    one = benefit_of({"together": (-0.05, 0.001), "l2c": (0.08, 0.2)})
     headline, best, to_do = top(one)
     assert (headline.numbers["gains"], headline.numbers["loses"]) == ([], ["together"])
     assert below(one)["mean", "together"].numbers["gain"] == pytest.approx(-0.05)
@@ -80,7 +80,7 @@ def test_evidence_of_a_group_alone_is_followed_by_its_gain() -> None:
     for i in range(3):
         for k in {0, 1, 2} - {i}:
             without[:, i, k] = (0.6 if k == 2 else 0.4) + 0.001 * SWINGS[:, 0]
-    one = found({"together": (0.02, 0.2), "l2c": (0.03, 0.2)}, without)
+    one = benefit_of({"together": (0.02, 0.2), "l2c": (0.03, 0.2)}, without)
     headline, *_, to_do = top(one)
     number = below(one)["group", "all but Zug"]
     assert headline.numbers["groups"] == ["all but Zug"]
@@ -90,15 +90,15 @@ def test_evidence_of_a_group_alone_is_followed_by_its_gain() -> None:
 
 
 def test_without_evidence_it_is_undecided() -> None:
-    headline, best, to_do = top(found({"together": (0.02, 0.2), "l2c": (0.08, 0.2)}))
+    headline, best, to_do = top(benefit_of({"together": (0.02, 0.2), "l2c": (0.08, 0.2)}))
     assert (headline.numbers["gains"], headline.numbers["loses"]) == ([], [])
     assert (best.subject, best.message.count("That is no evidence")) == ("l2c", 1)
     assert to_do.subject == "undecided"
 
 
 def test_every_metric_has_its_number() -> None:
-    other = found({"together": (-0.04, 0.001), "l2c": (-0.01, 0.2)}, metric="auc")
-    both = found({"together": (0.05, 0.001), "l2c": (0.08, 0.2)}, also={"auc": other})
+    other = benefit_of({"together": (-0.04, 0.001), "l2c": (-0.01, 0.2)}, metric="auc")
+    both = benefit_of({"together": (0.05, 0.001), "l2c": (0.08, 0.2)}, also={"auc": other})
     headlines = [one for one in top(both) if one.code == "evidence"]
     assert [(one.subject, one.numbers["gains"], one.numbers["loses"]) for one in headlines] == [
         ("accuracy", ["together"], []),
@@ -109,7 +109,7 @@ def test_every_metric_has_its_number() -> None:
 
 
 def test_what_is_not_defined_has_no_number() -> None:
-    one = found({"together": (math.nan, 0.0)})
+    one = benefit_of({"together": (math.nan, 0.0)})
     headline, *rest = top(one)
     assert (headline.code, headline.numbers["gains"]) == ("evidence", [])
     assert "not defined" in headline.message
@@ -118,7 +118,7 @@ def test_what_is_not_defined_has_no_number() -> None:
 
 
 def test_evidence_at_a_single_site_is_told_after_the_mean() -> None:
-    one = found({"together": (0.0, 0.2)})
+    one = benefit_of({"together": (0.0, 0.2)})
     one.scores["together"][:, 1] = 0.6 + 0.001 * SWINGS[:, 0]
     headline, best, to_do = top(one)
     site = below(one)["site", "Genf"]
@@ -130,7 +130,7 @@ def test_evidence_at_a_single_site_is_told_after_the_mean() -> None:
 
 def test_what_hides_in_means_over_sites_is_said() -> None:
     """Alone is better than constants by 2 points in the mean, and worse by 3.3 where 8 of 10 test samples are."""
-    one = found({"together": (0.05, 0.001)})
+    one = benefit_of({"together": (0.05, 0.001)})
     apart = torch.tensor([0.11, -0.05, 0.0]).expand(SPLITS, 3)
     one = replace(one, constant=one.scores["alone"] - apart, test=torch.tensor([1.0, 8.0, 1.0]))
     said = next(finding for finding in top(one) if finding.code == "no-better-weighted")
@@ -140,7 +140,7 @@ def test_what_hides_in_means_over_sites_is_said() -> None:
 
 
 def test_the_last_round_is_said_to_be_the_best() -> None:
-    one = found({"together": (0.05, 0.001)})
+    one = benefit_of({"together": (0.05, 0.001)})
     picked = {"alone": [Choice("", {}, 9)] * SPLITS}
     picked["together"] = [Choice("", {}, 30)] * (SPLITS - 1) + [Choice("", {}, 3)]
     said = next(finding for finding in top(replace(one, picked=picked)) if finding.code == "last-round")

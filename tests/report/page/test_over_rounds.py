@@ -8,7 +8,7 @@ from graphcollab import compare, methods
 from graphcollab.analysis import Comparison
 from graphcollab.analysis.trial import Trial
 from graphcollab.report.page.drawn import STOPPED, curve_section
-from tests.report.page.found import NAMES, drawn
+from tests.report.page.found import NAMES, two_class_tasks
 
 
 def caption(comparison: Comparison) -> str:
@@ -16,7 +16,7 @@ def caption(comparison: Comparison) -> str:
     return section.charts[0].caption
 
 
-def made(kept: list[float], curves: list[list[float]], metric: str = "brier") -> Comparison:
+def comparison_of(kept: list[float], curves: list[list[float]], metric: str = "brier") -> Comparison:
     summaries = [dict.fromkeys(("worst10", "worst20", "std", "seconds", "bytes_per_node"), 1.0) for _ in kept]
     trials = [
         Trial("local", seed, {}, 0.0, {**summary, "mean": mean}, (list(range(1, len(curve) + 1)), curve))
@@ -27,8 +27,8 @@ def made(kept: list[float], curves: list[list[float]], metric: str = "brier") ->
 
 def test_it_is_said_where_curves_do_not_end_with_the_models_kept() -> None:
     # kept after rounds 2 and 3: 0.1 and 0.2; the last evaluation of both is 0.3 and 0.4
-    assert STOPPED in caption(made([0.1, 0.2], [[0.4, 0.1, 0.3], [0.5, 0.3, 0.2, 0.4]]))
-    assert STOPPED not in caption(made([0.3, 0.2], [[0.4, 0.1, 0.3], [0.5, 0.3, 0.2]]))
+    assert STOPPED in caption(comparison_of([0.1, 0.2], [[0.4, 0.1, 0.3], [0.5, 0.3, 0.2, 0.4]]))
+    assert STOPPED not in caption(comparison_of([0.3, 0.2], [[0.4, 0.1, 0.3], [0.5, 0.3, 0.2]]))
 
 
 def test_runs_with_patience_agree_with_their_table() -> None:
@@ -36,7 +36,7 @@ def test_runs_with_patience_agree_with_their_table() -> None:
     made = {"local": methods.local, "fedavg": methods.fedavg}
     found = compare(
         made,
-        lambda seed: drawn(NAMES, seed),
+        lambda seed: two_class_tasks(NAMES, seed),
         lambda: torch.nn.Linear(2, 2),
         range(2),
         grids={"*": {"lr": [2.0], "epochs": [1]}},
