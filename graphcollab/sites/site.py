@@ -103,7 +103,7 @@ def site(
         >>> here = site("Bern", table, target="ill", dry_run=True)
         >>> told = here.run(fedavg(), lambda tasks: torch.nn.Linear(*tasks.input_shape, 2), rounds=10)
         >>> sorted({line.to for line in told.lines})
-        ['everybody', 'site 2', 'site 3', 'site 4', 'the coordinator; all: the sum']
+        ['everybody', 'the coordinator; all: the sum']
     """
     if dry_run and (connection := CONNECTION.get()) is not None:
         with raise_on_all(Gathering(connection)):
