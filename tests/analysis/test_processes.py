@@ -91,6 +91,7 @@ def test_errors_that_can_be_sent() -> None:
     assert isinstance(_sendable(type("Lost", (ArithmeticError,), {})("gone")), ArithmeticError)
 
 
+@pytest.mark.slow
 def test_warnings_are_given_here() -> None:
     def tasks(seed: int) -> Tasks:
         one = (torch.randn(6, 3), torch.ones(6).long())

@@ -6,6 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 PAGE = Path(__file__).parents[2] / "docs" / "command_line.md"
 RUN = re.compile(r"<!-- run -->\n```sh\n(.*?)```", re.DOTALL)
 NEW = """hospital,age,sex,cp,trestbps,chol,fbs,restecg,thalach,exang,oldpeak,slope,ca,thal,disease
@@ -14,6 +16,7 @@ va,63,1,4,140,260,0,1,112,1,3,2,,,1
 """
 
 
+@pytest.mark.slow
 def test_every_command_runs(run_command, tmp_path):
     rows = NEW.splitlines()
     (tmp_path / "new.csv").write_text("\n".join([rows[0], *rows[1:] * 10]) + "\n")

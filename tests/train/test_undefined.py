@@ -48,7 +48,10 @@ def test_a_run_and_its_scores_name_a_node_once(tasks, who) -> None:
     assert result.summary()["ignored"] == 1
 
 
-@pytest.mark.parametrize(("tasks", "who", "jobs"), [(of_table, "site 'a'", 1), (of_samples, "(a; split val, test)", 2)])
+@pytest.mark.parametrize(
+    ("tasks", "who", "jobs"),
+    [(of_table, "site 'a'", 1), pytest.param(of_samples, "(a; split val, test)", 2, marks=pytest.mark.slow)],
+)
 def test_a_comparison_names_a_node_once(tasks, who, jobs) -> None:
     methods = {"local": local, "dac": dac}
     with warnings.catch_warnings(record=True) as heard:
