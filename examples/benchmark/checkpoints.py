@@ -82,9 +82,8 @@ def measure_saves(tasks: Any, model: torch.nn.Module, folder: Path, saves: int, 
             times.append(seconds(lambda: saver.save(data, history)))  # noqa: B023 - called at once
             last = max(folder.glob("round-*"))
             if round_ in SHOWN:
-                written, lines = sum(map(size, last.iterdir())), size(last / "history.jsonl")
-                middle = 1000 * statistics.median(times[-9:])
-                print(f"save {round_}: {middle:.1f} ms, {written} bytes written, history {lines}")
+                written, middle = sum(map(size, last.iterdir())), 1000 * statistics.median(times[-9:])
+                print(f"save {round_}: {middle:.1f} ms, {written} bytes written")
         print(f"reading the last one: {seconds(lambda: load_checkpoint(last)):.2f} s")
 
 

@@ -157,7 +157,7 @@ def exponential(targets, models):
 @pytest.mark.parametrize("combine", [ProjectedGradient(), ProjectedGradient(per_layer=True), ClippedMean()], ids=repr)
 @pytest.mark.parametrize(("many", "chunk"), [(4, None), (5, 2)])
 def test_answers_that_are_not_finite_take_no_more_waits(combine, many, chunk):
-    """The own gradient counts instead, as it does without a device; nobody is blamed."""
+    """They are left out, as without a device; nobody is blamed."""
     local = CrossGradients(combine, optimizer=SGD(lr=0.1))
     method = Method("cross", local, KeepWeights(), NoExchange(shown="all"), prepare=WithSelfLoops())
     scene, models = exponential([-1.0, 1e3, *[-1.0] * (many - 2)], [1.0, 0.0, *[1.0] * (many - 2)])

@@ -61,7 +61,7 @@ def test_directions_go_against_nobody():
     method.play(data, env)
     assert seen
     conflicts = 0
-    for own, others, _, (direction, _) in seen:
+    for own, others, _, _, (direction, _) in seen:
         scale = others.norm(dim=2) * own.norm(dim=1, keepdim=True)
         conflicts += int(((others @ own[..., None])[..., 0] < 0).sum())
         assert float(((others @ direction[..., None])[..., 0] / scale).min()) > -1e-9

@@ -21,7 +21,9 @@ class Combine(Piece, ABC):
     """Combine a node's own gradient and those of its neighbors' data into a direction."""
 
     @abstractmethod
-    def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, own: Tensor, others: Tensor, sizes: Sequence[int], lost: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """Return directions [R, P] and the coefficients of the gradients in them, the own one first, [R, m + 1].
 
         Both stay on the gradients' device, without synchronization.
@@ -30,6 +32,8 @@ class Combine(Piece, ABC):
             own: Gradients of the node's own data, one per receiver, [R, P].
             others: Gradients of the data of its m neighbors, at the same model, [R, m, P].
             sizes: Number of columns of every parameter tensor among the P.
+            lost: Which of the others were not finite, a mask [R, m]; the own gradient stands in their place, and they
+                are left out. Default: none.
         """
 
 
@@ -68,26 +72,31 @@ class ClippedMean(Combine):
     quantile: Fraction = 0.2
     iterations: Count = 10
 
-    def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, own: Tensor, others: Tensor, sizes: Sequence[int], lost: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         gram = bundle_gram(own, others, centered=True)  # [R, n, n]; distances do not depend on the center
-        square, n = gram.diagonal(dim1=1, dim2=2), gram.shape[1]
+        square = gram.diagonal(dim1=1, dim2=2)
+        there = torch.ones_like(square, dtype=torch.bool)  # [R, n]
+        if lost is not None:
+            there[:, 1:] = ~lost
+        n = there.sum(1, keepdim=True)
         alpha = torch.zeros_like(square)
         alpha[:, 0] = 1
         for _ in range(self.iterations):
             product = (gram @ alpha[:, :, None])[:, :, 0]  # ⟨g_j, v⟩
             length = (alpha * product).sum(1, keepdim=True)  # ‖v‖²
             distance = (square - 2 * product + length).clamp(min=0)
-            limit = self._limit(distance) + 8 * torch.finfo(own.dtype).eps * (square + length)
-            near = (distance <= limit).to(alpha.dtype)
+            limit = self._limit(distance.where(there, math.inf), n) + 8 * torch.finfo(own.dtype).eps * (square + length)
+            near = ((distance <= limit) & there).to(alpha.dtype)
             alpha = (near + (n - near.sum(1, keepdim=True)) * alpha) / n
         return bundle_sum(alpha, own, others), alpha
 
-    def _limit(self, distance: Tensor) -> Tensor | float:
-        """Return τ², or one per row, [R, 1], given squared distances [R, n]."""
+    def _limit(self, distance: Tensor, count: Tensor) -> Tensor | float:
+        """Return τ², or one per row, [R, 1], given squared distances [R, n], of which ``count`` [R, 1] are finite."""
         if self.tau is not None:
             return math.inf if math.isinf(self.tau) else self.tau**2
-        n = distance.shape[1]
-        return distance.sort(1).values[:, min(int(n * self.quantile), n - 1), None]
+        return distance.sort(1).values.gather(1, (count.double() * self.quantile).long().minimum(count - 1))
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,9 @@ class ProjectedGradient(Combine):
     margin: NonNegative = 0.0
     per_layer: bool = False
 
-    def __call__(self, own: Tensor, others: Tensor, sizes: Sequence[int]) -> tuple[Tensor, Tensor]:
+    def __call__(
+        self, own: Tensor, others: Tensor, sizes: Sequence[int], lost: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """With ``per_layer``, coefficients are averaged over layers, weighted by the sizes."""
         sizes = list(sizes) if self.per_layer else [own.shape[1]]
         directions = []

@@ -49,7 +49,7 @@ class CrossGradients(Local):
     Node i asks j if j serves and i trains and serves; late models get no answers, and their nodes step along their own
     gradients. Nodes that do not train keep model, state and weights. A node whose own batch has a non-finite loss or
     gradient has ``bad_step`` 0, as under `Fit`. A non-finite answer stops the run; with ``on_nonfinite="isolate"`` the
-    own gradient counts in its place, with a warning, and between sites its sender counts as away for the receiver.
+    answer is left out, with a warning, and between sites its sender counts as away for the receiver.
 
     Cross-gradients exist for a few receivers at a time, one chunk of the engine's plans in total; those of one receiver
     exist together, whatever their number.
@@ -117,7 +117,7 @@ class CrossGradients(Local):
             place = beside(data.x.place(nodes), own)
             lost = ~torch.isfinite(_squares(others))
             torch.where(lost[..., None], own[place][:, None], others, out=others)
-            direction[place], coefficient = self.combine(own[place], others, sizes)
+            direction[place], coefficient = self.combine(own[place], others, sizes, lost)
             combined.append(edges)
             found += [lost, coefficient]
         numbers = read(*found)
@@ -190,9 +190,9 @@ class CrossGradients(Local):
                 raise NonFiniteLossError(
                     subject,
                     f"{what} in round {data.round}: {cure(env)}, check both",
-                    f", or let the own gradient count instead by {setting(on_nonfinite='isolate')}",
+                    f", or leave such answers out by {setting(on_nonfinite='isolate')}",
                 )
-            issue("diverged", subject, f"{what}: the own gradient of {receiver} counts instead")
+            issue("diverged", subject, f"{what}: it is left out")
 
     def _answers(self, data: Data, env: Env, edges: Tensor) -> Tensor:
         """Return the gradients [R, m, P_part] of senders' data at receivers' models, along edges [R, m]."""

@@ -94,7 +94,8 @@ class ChooseCenter(Rewiring):
         if self.least_share is not None and self.least_share > 1 / self.clusters:
             raise RangeError(
                 "least_share",
-                f"least_share must be above 0 and at most 1/{self.clusters}, an equal share, got {self.least_share}",
+                f"least_share must be at most an equal share, which is 1/clusters, with clusters={self.clusters}, got "
+                f"{self.least_share}",
             )
         if self.centers is not None:
             _check_centers(self.centers, self.clusters)
